@@ -208,7 +208,7 @@ def _scopes(everywhere: frozenset[str]) -> Iterator[str]:
 
 
 def mistakes_page() -> str:
-    """Ten playbooks with a mistake, and what the program says to each."""
+    """Playbooks with a mistake each, and what the program says to each."""
     parts = [_MISTAKES_INTRO]
     for number, one in enumerate(mistakes(), 1):
         text = one["playbook"]
@@ -367,7 +367,7 @@ After a cancelled run, `done`, `ok`, `fail` and `running` are false.
 
 The output of a step is that of its last task that ran. The data of a loop is the list of its iterations' data, in order; a
 failed iteration contributes null."""
-_MISTAKES_INTRO = """# Ten common mistakes
+_MISTAKES_INTRO = """# Common mistakes
 
 Each with what `noetl validate` says to it."""
 

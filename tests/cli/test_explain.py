@@ -42,7 +42,7 @@ workflow:
               return [city, n]
         set: {iter.seen: true}
         spec:
-          retries: 1
+          network: "on"
           policy:
             on_unmatched: fail
             rules:
@@ -92,7 +92,7 @@ def test_the_whole_net_is_told_in_words(noetl: Noetl, flow: str) -> None:
         "    code        def main(city, n): … (2 lines)",
         "                an error that no rule matches → fail",
         "    spec        timeout = 30  (executor.spec)",
-        "                retries = 1  (task.spec)",
+        "                network = on  (task.spec)",
         "  next, all   end  when {{ ctx.all }}",
         '                cancel ["end"]',
         "workbook greet",

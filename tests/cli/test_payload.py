@@ -95,7 +95,7 @@ def test_a_key_that_is_nearly_one_of_the_workload_is_told_and_the_run_goes_on(
     noetl: Noetl, files: Path, more: tuple[str, ...]
 ) -> None:
     Path("good.yaml").write_text(Path("good.yaml").read_text().replace("{n: 3}", "{n: 3, shops: []}"))
-    done = noetl("run", "good.yaml", "--set", "shop=[]", "--set", "new=1", *more)
+    done = noetl("run", "good.yaml", "--payload", '{"shop": [], "new": 1}', *more)
     assert done.code == 0
     assert "the workload has no `shop`; did you mean `shops`?\n" in done.err
     assert "`new`" not in done.err

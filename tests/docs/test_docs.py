@@ -50,9 +50,9 @@ def test_a_generated_page_is_as_it_would_be_made(path: str) -> None:
     assert (ROOT / path).read_text(encoding="utf-8") == generate.made(path), "`make docs` writes it"
 
 
-def test_there_are_ten_mistakes_and_each_is_found() -> None:
+def test_each_common_mistake_is_found() -> None:
     mistakes = generate.mistakes()
-    assert len(mistakes) == 10
+    assert len(mistakes) >= 15
     for one in mistakes:
         assert load(one["playbook"], ToolKinds()).diagnostics, one["title"]
 

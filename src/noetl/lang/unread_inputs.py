@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from noetl.expr import has_template
@@ -18,45 +18,42 @@ _READERS = ("metadata", "keychain", "executor", "workflow", "workbook")
 
 
 class UnreadInput(NamedTuple):
-    """A path into the workload that nothing declares or reads, and the names that are known beside its last part."""
+    """A name that the workload does not have and nothing reads, and the names that it has."""
 
-    path: tuple[str, ...]
+    name: str
     known: tuple[str, ...]
 
 
-def find_unread_inputs(text: str, paths: Sequence[tuple[str, ...]]) -> list[UnreadInput]:
-    """Those of some paths into the workload that neither `workload` nor the schema has, and no template or code mentions."""
+def find_unread_inputs(text: str, names: Iterable[str]) -> list[UnreadInput]:
+    """Those of some names that neither `workload` nor its schema has, and no template or code mentions.
+
+    What stands below a name is data: a map may have other keys than in its default.
+    """
     root = read_yaml(text, Diagnostics(Source(text)))
     if not isinstance(root, MapNode):
         return []
     workload = plain_value(root.get("workload"))
     metadata = map_of(root, "metadata")
     schema = plain_value(metadata.get("schema")) if metadata is not None else None
-    missing = [one for path in paths if (one := _find_missing(path, workload or {}, schema)) is not None]
-    if not missing:
+    schema = schema if isinstance(schema, Mapping) else {}
+    known = dict.fromkeys([*(workload if isinstance(workload, Mapping) else ()), *_declared(schema)])
+    missing = [name for name in names if name not in known]
+    if not missing or {"additionalProperties", "patternProperties"} & schema.keys():
         return []
     readers = [one for name in _READERS if (block := root.get(name)) is not None for one in _readers(block)]
     if any(_WHOLE.search(one) for one in readers):
         return []
-    return [one for one in missing if not _is_mentioned(one.path[-1], readers)]
+    return [UnreadInput(name, tuple(known)) for name in missing if not _is_mentioned(name, readers)]
 
 
-def _find_missing(path: tuple[str, ...], workload: Any, schema: Any) -> UnreadInput | None:
-    """The first part of a path that neither the workload's defaults nor the schema knows; None: all are known."""
-    for at, name in enumerate(path):
-        declared = schema.get("properties") if isinstance(schema, Mapping) else None
-        declared = declared if isinstance(declared, Mapping) else {}
-        defaults = workload if isinstance(workload, Mapping) else {}
-        if name not in defaults and name not in declared:
-            is_open = isinstance(schema, Mapping) and bool(
-                {"additionalProperties", "patternProperties"} & schema.keys()
-            )
-            # Below the top, a value that is no map or an empty one says nothing of its keys.
-            if is_open or (at and not defaults and not declared):
-                return None
-            return UnreadInput(path[: at + 1], tuple(dict.fromkeys([*defaults, *declared])))
-        workload, schema = defaults.get(name), declared.get(name)
-    return None
+def _declared(schema: Mapping[str, Any]) -> list[str]:
+    """The names that a schema speaks of."""
+    required, properties = schema.get("required"), schema.get("properties")
+    names = [
+        *(properties if isinstance(properties, Mapping) else ()),
+        *(required if isinstance(required, list) else ()),
+    ]
+    return [str(name) for name in names]
 
 
 def _readers(node: Node, key: str = "") -> Iterator[str]:

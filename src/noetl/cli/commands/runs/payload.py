@@ -43,12 +43,10 @@ def check_settings(data: bytes, settings: tuple[str, ...]) -> None:
 
     if not settings:
         return
-    paths = [tuple(one.partition("=")[0].split(".")) for one in settings]
-    for unread in find_unread_inputs(data.decode("utf-8-sig", "replace"), paths):
-        name, meant = ".".join(unread.path), nearest(unread.path[-1], unread.known)
-        before = "".join(f"{part}." for part in unread.path[:-1])
-        known = ", ".join(f"{before}{one}" for one in unread.known[:_SHOWN])
-        fix = f"did you mean `{before}{meant}`?" if meant else f"it takes: {known}" if known else "it takes no inputs"
+    names = [one.partition("=")[0].partition(".")[0] for one in settings]
+    for name, known in find_unread_inputs(data.decode("utf-8-sig", "replace"), names):
+        meant, listed = nearest(name, known), ", ".join(known[:_SHOWN])
+        fix = f"did you mean `{meant}`?" if meant else f"it takes: {listed}" if listed else "it takes no inputs"
         raise UsageError(f"--set {name}=…: the playbook has no input `{name}`, and nothing in it reads one; {fix}")
 
 
