@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from noetl.lang.loader import load
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure, ok
 from noetl.pipeline import machine, replay
-from noetl.pipeline.frame import Frame, Moment, task_started_fact
+from noetl.pipeline.frame import Frame, Moment, task_progress_fact, task_started_fact
 from noetl.pipeline.machine import LONGEST, Finish, Move, RunTask, Sleep, delay_before
 from noetl.tools.registry import ToolKinds
 
@@ -86,6 +87,22 @@ def test_a_retry_waits_longer_each_time_and_keeps_the_last_error() -> None:
     assert delays == [2.0, 4.0, None]
     assert driver.end.payload["output"]["error"]["kind"] == "http-status"
     assert len({fact.task_run_id for fact in driver.facts if fact.task}) == 1
+
+
+def test_a_chunk_that_came_through_starts_attempts_and_backoff_again() -> None:
+    driver = Driver(policy(RETRY))
+    move = driver.run()
+    for chunks in (0, 0, 2, 2, 5, 5, 5):
+        assert isinstance(move, RunTask)
+        driver.frame.progress = {"chunks": chunks}
+        driver.facts.append(task_progress_fact(driver.frame, driver.frame.progress))
+        move = driver.go_on(replace(move, facts=()), ERROR)
+    delays = [fact.payload.get("delay") for fact in driver.facts if fact.name == "task.done"]
+    assert delays == [2.0, 4.0, 2.0, 4.0, 2.0, 4.0, None]
+    again = Driver(policy(RETRY))
+    tasks = [fact for fact in driver.facts if fact.task is not None]
+    replay.resume(again.frame, [_event(fact) for fact in tasks[:-3]])
+    assert (again.frame.counted_from, again.frame.chunks) == (driver.frame.counted_from, driver.frame.chunks)
 
 
 def test_the_set_of_an_exhausted_retry_is_not_applied() -> None:

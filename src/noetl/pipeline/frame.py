@@ -128,6 +128,10 @@ class Frame:
         self.failure: Failure | None = None
         #: what the task at which it stands last said of how far it is: another attempt may go on from there
         self.progress: dict[str, Any] | None = None
+        #: the attempt from which on attempts are counted: the first since the task came further than before
+        self.counted_from = 1
+        #: the chunks that its progress told of when an attempt failed last
+        self.chunks = 0
         #: what keeps any task from starting, such as a credential that is missing
         self.problem: Failure | None = None
         #: when the next attempt may start, in seconds since the epoch
@@ -192,13 +196,23 @@ class Frame:
     def visit(self, counter: int) -> None:
         """Go to a task."""
         self.counter = counter
-        self.attempt = 1
+        self.attempt = self.counted_from = 1
+        self.chunks = 0
         self.not_before = None
         self.progress = None
         if not self.at_end:
             name = self.task.name
             visit = self.visits[name] = self.visits.get(name, 0) + 1
             self.task_run_id = f"{self.where}/{name}" if visit == 1 else f"{self.where}/{name}.{visit}"
+
+    def count_failed_attempt(self) -> int:
+        """How many attempts have failed in a row: a chunk that came through since the last one starts the count again."""
+        said = (self.progress or {}).get("chunks")
+        chunks = said if isinstance(said, int) else 0
+        if chunks > self.chunks:
+            self.counted_from = self.attempt
+        self.chunks = max(chunks, self.chunks)
+        return self.attempt - self.counted_from + 1
 
     def write(self, patch: Patch) -> None:
         """Let a `set` take effect in the scopes of this pipeline."""

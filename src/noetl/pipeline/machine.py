@@ -320,10 +320,11 @@ def _move(
 def _retry(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
     """Seconds until the next attempt, or the error when there is none left."""
     attempts = evaluate_number(directive.attempts, frame.scopes, "attempts")
-    if frame.attempt >= attempts:
+    failures = frame.count_failed_attempt()
+    if failures >= attempts:
         return 0.0, output["error"] or failure("retry-exhausted", f"after {frame.attempt} attempts it is still not so")
     wait = delay_before(
-        frame.attempt,
+        failures,
         backoff=directive.backoff,
         delay=evaluate_number(directive.delay, frame.scopes, "delay"),
         max_delay=evaluate_number(directive.max_delay, frame.scopes, "max_delay"),

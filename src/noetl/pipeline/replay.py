@@ -148,6 +148,7 @@ def _apply(frame: Frame, event: Event, output: dict[str, Any], patch: Patch) -> 
     do = payload["do"]
     if do == "retry":
         frame.scopes["output"] = output
+        frame.count_failed_attempt()
         frame.attempt += 1
         frame.not_before = datetime.fromisoformat(event.timestamp).timestamp() + payload["delay"]
         return

@@ -325,6 +325,17 @@ async def test_another_attempt_goes_on_at_the_page_that_failed(world: Workshop, 
     assert not [path.name for path in world.folder.iterdir() if path.name.endswith(".part")]
 
 
+async def test_an_error_of_an_api_has_what_it_answered(world: Workshop) -> None:
+    api = Api()
+    api.first["/next?at=12"] = [web.Response(status=429, headers={"X-Why": "slow down"})]
+    async with serving(*api.routes) as url:
+        source = {"kind": "http", "url": f"{url}/next", **WAYS["next"]}
+        output = await world.task(kind="transfer", source=source, targets=[FILE])
+    assert (output["error"]["kind"], output["http"]["status"]) == ("http-status", 429)
+    assert output["http"]["headers"]["x-why"] == "slow down"
+    assert "http" not in output["error"]
+
+
 async def test_what_no_attempt_takes_up_is_removed_at_the_end(world: Workshop) -> None:
     api = Api()
     api.first["/next?at=12"] = [web.Response(status=503)]

@@ -125,7 +125,9 @@ async def transfer(call: Call, world: World) -> Output:
     except InvalidTransfer as error:
         return failed(failure("type", str(error)))
     except CallFailed as error:
-        return failed(error.failure)
+        told = dict(error.failure)
+        http = told.pop("http", None)  # of a source that is an API, what it answered
+        return failed(told) if http is None else failed(told, http=http)
 
 
 def _build_output(data: dict[str, Any]) -> Output:

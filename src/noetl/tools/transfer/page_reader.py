@@ -151,7 +151,8 @@ class PageFeed(Feed):
     ) -> tuple[State, PageResponse] | None:
         """Take the rows of an answer; the page that follows."""
         if output["error"] is not None:
-            raise CallFailed(output["error"])
+            http = {"http": output["http"]} if "http" in output else {}
+            raise CallFailed({**output["error"], **http})
         try:
             answer = PageResponse(output["data"], output["http"]["headers"])
             rows = answer.rows(self._path)
