@@ -13,7 +13,6 @@ from functools import cached_property
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map
 from noetl.lang.reading.node import MapNode, Scalar, entry, list_of, make, map_of, text_of
 
-
 #: conditions that say no more than: at the end of the step
 _ALWAYS = re.compile(
     r"\{\{\s*(?:true|event\.(?:name|type)\s*==\s*['\"](?:step|loop)\.done['\"]|event\.status\s*==\s*['\"]success['\"])\s*\}\}|true"
