@@ -139,3 +139,22 @@ def test_a_payload_that_a_compensation_reads_does_not_expire_before_the_end(
     assert "a undone" in told or "a[0] undone" in told, told
     assert (folder / "undone.txt").read_text() == "41\n"
     assert "1 file removed" in noetl("gc").out, "when the execution is over, it may go"
+
+
+def test_cancel_is_refused_while_compensations_run(noetl: Noetl, folder: Path) -> None:
+    command = f"{sys.executable} -m noetl cancel $ID > said.txt 2>&1; echo $? >> said.txt"
+    text = (
+        HEAD % "cancelled"
+        + f"""\
+  - step: a
+    spec: {{policy: {{compensation: {{kind: shell, cmd: "{command}", input: {{ID: "{{{{ execution_id }}}}"}}}}}}}}
+    tool: {{kind: noop}}
+    next: {{arcs: [{{step: bad}}]}}
+"""
+    )
+    (folder / "cancelled.yaml").write_text(text + BAD)
+    code, _, told = noetl("run", "cancelled.yaml")
+    assert (code, "cancelled failed" in told) == (1, True)
+    said = (folder / "said.txt").read_text()
+    assert "its compensations are running, which cannot be cancelled" in said
+    assert said.endswith("1\n")

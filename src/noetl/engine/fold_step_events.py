@@ -138,7 +138,8 @@ def apply_step_ended(state: Execution, event: Event) -> None:
     """The run is over; its arcs are still to be judged."""
     run = state.runs.pop(event.step_run_id or "")
     _drop_pipelines(state, run, pipeline_runs(run))
-    _record_undo(state, event)
+    if "compensation" in event.payload:
+        _record_undo(state, event)
     output = event.payload["output"]
     for target, value in scope_writes(event.payload.get("set", {}), "step"):
         run.step_vars = set_path(run.step_vars, target, value)
@@ -210,8 +211,7 @@ def apply_closed(state: Execution, event: Event) -> None:
 
 
 def _record_undo(state: Execution, event: Event) -> None:
-    if "compensation" in event.payload:
-        state.undo.append(UndoRecord(event.entity_id, event.step_run_id or "", event.iteration, event.seq))
+    state.undo.append(UndoRecord(event.entity_id, event.step_run_id or "", event.iteration, event.seq))
 
 
 def apply_compensating(state: Execution, event: Event) -> None:
@@ -423,7 +423,8 @@ def apply_iteration_ended(state: Execution, event: Event) -> None:
     _drop_pipelines(state, state.runs[event.step_run_id or ""], ended)
     if event.name == "loop.iteration.done":
         loop.succeeded += 1
-        _record_undo(state, event)
+        if "compensation" in event.payload:
+            _record_undo(state, event)
         _keep_result(loop, path[-1], inner, event.payload)
         loop.stopped = loop.stopped or bool(event.payload.get("until"))
     else:

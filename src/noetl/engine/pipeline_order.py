@@ -7,7 +7,6 @@ from typing import Any
 from noetl.engine import scopes
 from noetl.engine.decision import DecisionBuilder
 from noetl.model.orders import Gather, RunPipeline
-from noetl.model.playbook import Step
 from noetl.model.state import Path, PipelineRun, StepRun, find_pipeline, label_of, loop_at
 
 
@@ -49,11 +48,6 @@ def order_pipeline(
 def resume_pipeline(builder: DecisionBuilder, run_id: str, path: Path) -> None:
     """Order a pipeline to go on whose wait has been answered."""
     order_pipeline(builder, builder.state.runs[run_id], path, find_pipeline(builder.state, run_id, path))
-
-
-def has_pipeline(step: Step) -> bool:
-    """Whether a worker has anything to do for a run of a step, or for an iteration of its loop."""
-    return bool(step.tasks or step.before or step.after or step.cleanup)
 
 
 def gathered_list(run: StepRun) -> Gather:

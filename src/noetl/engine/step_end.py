@@ -110,7 +110,7 @@ def _record_end(builder: DecisionBuilder, run: StepRun, output: Output, fact: Fa
             extra["compensation"] = _undo_record(builder, step, run, patch)
         except TemplateError as error:
             output, shared, extra = {**output, **failed(failure_of(error))}, {}, {}
-    parent = _last_event(run)
+    parent = max(run.seq, run.pipe.seq if run.pipe is not None else 0)
     if fact is not None and output is reported:
         event = builder.accept(fact if not extra else replace(fact, payload={**fact.payload, **extra}), run, parent)
     else:

@@ -7,7 +7,6 @@ from typing import Any
 
 from noetl.engine import admission, loops, scopes, step_end
 from noetl.engine.decision import DecisionBuilder
-from noetl.engine.pipeline_order import has_pipeline
 from noetl.errors import TemplateError
 from noetl.expr import failure_of, render, values_in
 from noetl.lang import schema_failure
@@ -40,7 +39,7 @@ def schedule(
         builder.orders.append(WakeAt(run.due))
     if step.loop is not None and not step.before:
         loops.begin(builder, step, run)
-    elif not has_pipeline(step):
+    elif not step.tasks and not step.pipeline:
         step_end.end(builder, run, _router_output(builder, step, run))
     else:
         builder.orders.append(RunPipeline(run.id, step.name, None, scopes.pipeline_scopes(builder, step, run)))

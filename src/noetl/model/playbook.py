@@ -233,6 +233,8 @@ class Step(msgspec.Struct, frozen=True):
     @property
     def all_tasks(self) -> tuple[Task, ...]:
         """Every task of the step, its compensation included."""
+        if not (self.compensation or self.before or self.after or self.cleanup):
+            return self.tasks
         return self.pipeline if self.compensation is None else (*self.pipeline, self.compensation)
 
 

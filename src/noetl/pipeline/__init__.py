@@ -6,6 +6,7 @@ from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
     from noetl.pipeline.frame import (
+        WHOLE as WHOLE,
         Frame as Frame,
         Moment as Moment,
         role_of as role_of,
@@ -18,7 +19,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "frame": "Frame Moment role_of task_progress_fact task_started_fact",
+            "frame": "WHOLE Frame Moment role_of task_progress_fact task_started_fact",
             "machine": "Finish Move RunTask Sleep",
             "replay": "OUTPUT Replay resume",
         },

@@ -56,12 +56,12 @@ def role_of(order: RunPipeline) -> PipelineRole:
 
 
 def list_sections(step: Step, role: PipelineRole) -> tuple[Section, ...]:
-    """The parts of the pipeline of a step run; none: it has its body alone.
+    """The parts of the pipeline of a step run that has tasks around its body; none: it undoes one.
 
     A loop's iterations are pipelines of their own. So the pipeline of its step run stops at the loop, and the list that the
     loop made is its body's output when it is ordered again.
     """
-    if role.undoes or not (step.before or step.after or step.cleanup):
+    if role.undoes:
         return ()
     body = [Section(BEFORE, step.before), Section(BODY, step.tasks), Section(AFTER, step.after)]
     if role.closing is not None:
@@ -76,6 +76,43 @@ def list_sections(step: Step, role: PipelineRole) -> tuple[Section, ...]:
 
 class Frame:
     """The program counter of one pipeline, and the scopes its templates see."""
+
+    # Instances with more than 30 attributes would not share the keys of their dictionaries.
+    __slots__ = (
+        "at",
+        "attempt",
+        "body",
+        "counter",
+        "failure",
+        "first",
+        "iteration",
+        "jumps",
+        "latest",
+        "latest_task",
+        "max_payload",
+        "not_before",
+        "number",
+        "outcome",
+        "output",
+        "positions",
+        "problem",
+        "progress",
+        "recorded_start",
+        "role",
+        "run",
+        "scopes",
+        "section",
+        "sections",
+        "since",
+        "step",
+        "step_input",
+        "stop",
+        "task_run_id",
+        "tasks",
+        "visits",
+        "where",
+        "yielder",
+    )
 
     def __init__(
         self,
@@ -94,7 +131,8 @@ class Frame:
         #: what it is to its step run
         self.role = role
         #: the parts that it consists of, where it is more than its body, and the one at which it stands
-        self.sections = list_sections(step, role) if iteration is None else ()
+        has_parts = iteration is None and bool(step.before or step.after or step.cleanup)
+        self.sections = list_sections(step, role) if has_parts else ()
         self.at, self.section = 0, BODY
         if self.sections or role is not WHOLE:
             self.tasks = self._own_tasks()
@@ -223,7 +261,7 @@ class Frame:
         """An output that counts: the next task sees it."""
         self.latest, self.latest_task = output, self.task
         if self.section == BODY:
-            self.output, self.yielder = output, self.task
+            self.output, self.yielder = output, self.latest_task
         self.scopes["output"] = output
         self.scopes["_prev"] = output["data"]
 

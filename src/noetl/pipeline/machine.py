@@ -125,7 +125,7 @@ def begin(frame: Frame, moment: Moment) -> Move:
     """The first move."""
     begins = frame.iteration is None and frame.role is WHOLE
     facts = [pipeline_fact(frame, "step.started", {}, status="in_progress")] if begins else []
-    if frame.at_end:  # without tasks, or of a loop whose list is there
+    if frame.first == frame.stop:  # without tasks, or of a loop whose list is there
         return _go_on(frame, _end_empty(frame, facts), moment)
     if not frame.sections:
         frame.visit(0)
@@ -448,10 +448,8 @@ def _finish(frame: Frame, facts: list[Fact]) -> Finish | _Next:
     if frame.sections:
         frame.body = frame.outcome = output
         return _leave(frame, facts)
-    return _finish_step(frame, output, facts) if frame.iteration is None else _finish_iteration(frame, output, facts)
-
-
-def _finish_step(frame: Frame, output: Output, facts: list[Fact]) -> Finish | _Next:
+    if frame.iteration is not None:
+        return _finish_iteration(frame, output, facts)
     shaped = _reshape(frame, output, frame.scopes)
     if shaped["error"] is not None:
         return _fail_at_end(frame, shaped["error"], facts)

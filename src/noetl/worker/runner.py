@@ -22,6 +22,7 @@ from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step
 from noetl.pipeline import (
     OUTPUT,
+    WHOLE,
     Finish,
     Frame,
     Move,
@@ -68,7 +69,7 @@ class PipelineRunner:
             run=order.step_run_id,
             iteration=order.iteration,
             max_payload=playbook.max_payload,
-            role=role_of(order),
+            role=WHOLE if order.gather is None and order.closing is None and not order.undoes else role_of(order),
         )
         self.keeper = ResultKeeper(world.results, playbook, step, self.frame)
         self.caller = ToolCaller(order, step, playbook, context, world, self._progress)

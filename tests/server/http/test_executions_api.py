@@ -12,6 +12,15 @@ from apiserver import APPROVAL, DOUBLE, HEAD, Api
 SLEEPS = HEAD % "sleeps" + "  - {step: one, tool: {kind: wait, seconds: 60}}\n"
 
 
+UNDONE = (
+    HEAD % "undone"
+    + """\
+  - {step: a, spec: {policy: {compensation: {kind: wait, signal: undo}}}, tool: {kind: noop}, next: {arcs: [{step: b}]}}
+  - {step: b, tool: {kind: wait, seconds: 60}}
+"""
+)
+
+
 def act(api: Api, execution_id: str, verb: str, **given: object) -> tuple[int, dict[str, object]]:
     answer = api.call("POST", f"/api/executions/{execution_id}/{verb}", given)
     return answer.status, answer.data
@@ -58,6 +67,16 @@ def test_an_execution_is_cancelled_once(api: Api) -> None:
     assert api.ended(execution_id)["error"]["message"] == "enough"
     assert act(api, execution_id, "cancel")[0] == 409
     assert act(api, "nobody", "cancel")[0] == 404
+
+
+def test_an_execution_whose_compensations_run_is_not_cancelled_again(api: Api) -> None:
+    execution_id = api.start(UNDONE)
+    assert act(api, execution_id, "cancel", why="enough")[0] == 200
+    status, said = act(api, execution_id, "cancel")
+    assert status == 409
+    assert "its compensations are running" in str(said["detail"])
+    act(api, execution_id, "signal", name="undo")
+    assert api.ended(execution_id)["steps"]["a"] == {"status": "done", "runs": 1, "undone": 1}
 
 
 def test_a_signal_reaches_an_execution_of_another_process(api: Api, tmp_path: Path) -> None:
