@@ -39,7 +39,8 @@ class Catalog:
 
     def net(self, source: PlaybookSource) -> Net | None:
         """The net of a playbook that was run before, and was checked by the version that started it."""
-        return self._load(source, source.text.encode()).compiled
+        loaded = self._load(source, source.text.encode())
+        return loaded.net if loaded.net is not None else loaded.compiled
 
     def runnable(self, source: PlaybookSource) -> Net | None:
         """The net of a playbook that is to be started; None: it has errors."""
