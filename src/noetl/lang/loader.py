@@ -34,6 +34,9 @@ class Loaded(msgspec.Struct, frozen=True):
     net: Net | None
     diagnostics: tuple[Diagnostic, ...]
     source: Source
+    #: The net whatever the errors. An execution that an earlier version started goes on with it, though this version
+    #: would not start it any more.
+    compiled: Net | None = None
 
     @property
     def ok(self) -> bool:
@@ -53,10 +56,10 @@ def load(
     source = Source(text, name)
     problems = Diagnostics(source, stops=True)
     try:
-        net = _passes(text, kinds, problems, legacy=legacy)
+        net, compiled = _passes(text, kinds, problems, legacy=legacy)
     except TooManyErrors:
-        net = None
-    return Loaded(net, _grade(problems.collect(), strict=strict), source)
+        net = compiled = None
+    return Loaded(net, _grade(problems.collect(), strict=strict), source, compiled)
 
 
 def load_bytes(
@@ -75,15 +78,18 @@ def load_bytes(
     return load(text, kinds, name=name, legacy=legacy, strict=strict)
 
 
-def _passes(text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, legacy: bool) -> Net | None:
+def _passes(
+    text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, legacy: bool
+) -> tuple[Net | None, Net | None]:
+    """The net that may be run, and the net as far as it could be made."""
     root = read_yaml(text, problems)
     if not isinstance(root, MapNode):
         if not problems.has_errors:
             problems.error("wrong-type", "a playbook is a map of keys such as `apiVersion`, `metadata` and `workflow`",
                            (0, 0), fix="`noetl init` writes one to start from")  # fmt: skip
-        return None
+        return None, None
     if report_reserved_document(root, problems):
-        return None
+        return None, None
     report_todos(text, problems)
     # With `--legacy` the author says that the document is an older one, and more of it is rewritten.
     if legacy or scan(root, kinds):
@@ -93,12 +99,12 @@ def _passes(text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, 
     subject = Subject(root, playbook, sites, kinds, problems)
     check(subject)
     if not playbook.steps:
-        return None
+        return None, None
     net = compile_net(playbook)
     analyze(net, subject)
     runs = not problems.has_errors
     check_defaults(root, playbook, problems)
-    return net if runs else None
+    return net if runs else None, net
 
 
 def _grade(found: tuple[Diagnostic, ...], *, strict: bool) -> tuple[Diagnostic, ...]:

@@ -38,7 +38,12 @@ class Catalog:
         return source, self._load(source, data)
 
     def net(self, source: PlaybookSource) -> Net | None:
-        """The net of a playbook that was run before."""
+        """The net of a playbook that was run before, and was checked by the version that started it."""
+        loaded = self._load(source, source.text.encode())
+        return loaded.net if loaded.net is not None else loaded.compiled
+
+    def runnable(self, source: PlaybookSource) -> Net | None:
+        """The net of a playbook that is to be started; None: it has errors."""
         return self._load(source, source.text.encode()).net
 
     def _load(self, source: PlaybookSource, data: bytes) -> Loaded:

@@ -198,7 +198,7 @@ class Children:
         came = caller.calls.get(f"{near.parent}/{path}") or caller.calls.get(path)
         if came is not None:
             source = self._host.log.source(came)
-            net = self._host.catalog.net(source) if source is not None else None
+            net = self._host.catalog.runnable(source) if source is not None else None
             if source is None or net is None:
                 where = f" {source.file}" if source is not None else ""
                 return failure("playbook", f"the playbook{where}, which came with the request as `{path}`, has errors")
