@@ -97,3 +97,20 @@ def test_whoever_follows_does_not_keep_a_server_from_ending(api: Api) -> None:
     list(stream)
     api.__enter__()
     assert api.get(f"/api/executions/{execution_id}").data["status"] == "running"
+
+
+def test_a_signal_that_no_wait_takes_is_refused_and_not_recorded(api: Api) -> None:
+    asks = APPROVAL.replace("signal: ok", "signal: ok, schema: {type: number}")
+    assert asks != APPROVAL
+    execution_id = api.start(asks)
+    while "task.started" not in [
+        one["name"] for one in api.get(f"/api/executions/{execution_id}/events").data["events"]
+    ]:
+        time.sleep(0.02)
+    refused = api.call("POST", f"/api/executions/{execution_id}/signal", {"name": "ok", "data": "x"})
+    assert refused.status == 422
+    assert "does not fit its schema" in refused.data["detail"]
+    names = [one["name"] for one in api.get(f"/api/executions/{execution_id}/events").data["events"]]
+    assert "signal.received" not in names
+    assert api.call("POST", f"/api/executions/{execution_id}/signal", {"name": "ok", "data": 5}).status == 200
+    assert api.ended(execution_id)["status"] == "completed"

@@ -28,8 +28,8 @@ KIND = ToolKind(
         "callable": Key(Text(), "The function of `module` to call.", beside=Beside("module")),
     },
     input=InputRole.ARGUMENTS,
-    output="what the code returned, as JSON holds it: maps with text for keys, lists, tuples, text, numbers, true, false, "
-    "null; dates and times become ISO 8601 text, `Decimal` a number if no digit is lost and else text, `UUID` text, bytes "
+    output="what the code returned, as JSON holds it: maps, lists, tuples, text, numbers, true, false, null; keys that are "
+    "numbers, booleans or null become text, dates and times become ISO 8601 text, `Decimal` a number if no digit is lost and else text, `UUID` text, bytes "
     "base64 text; anything else (a set, a data frame) fails with `result-not-json` and the path to it. 64 MiB at most, "
     "unless `spec.limits.output_bytes` says otherwise",
     one_of=(("code", "module"),),
