@@ -359,7 +359,7 @@ After a cancelled run, `done`, `ok`, `fail` and `running` are false.
 | `output.data` | the result; null after an error |
 | `output.ref` | a reference to the result in the result store; null where the result is in the log only |
 | `output.error` | null, or `kind`, `message`, `retryable`, and what the kind adds |
-| `output.meta` | `attempt`, `duration_ms`, `started_at`, `finished_at` |
+| `output.meta` | `attempt`, `duration_ms`, `started_at`, `finished_at`; of `playbook` also `execution_id`, that of the child |
 | `output.http` | of `http`: `status`, and `headers` with names in lower case |
 | `output.pg` | of `postgres`: `code`, `sqlstate`, `message`, `rowcount` |
 | `output.py` | of `python`, after an exception: `exception_type`, `exception` |

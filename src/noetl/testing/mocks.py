@@ -194,6 +194,10 @@ def _part(mock: Mock, asked: CallCounts) -> tuple[Mock, CallCounts]:
     return mock.parts[index], asked
 
 
+#: the execution that a mocked child playbook would have had
+_CHILD = "mocked"
+
+
 def output_of(mock: Mock, call: Call, kind: str, scopes: Mapping[str, Any]) -> Output:
     """The output that a mock stands for."""
     said = {key: render(value, scopes) for key, value in mock.fixed.items() if key != "delay"}
@@ -202,6 +206,8 @@ def output_of(mock: Mock, call: Call, kind: str, scopes: Mapping[str, Any]) -> O
     if kind == "http" and ("http" in said or "error" not in said):
         helpers["http"] = _http(said.get("http") or {})
         status = helpers["http"]["status"]
+    if kind == "playbook":
+        helpers["meta"] = {"execution_id": _CHILD}
     refused = isinstance(status, int) and status >= 400
     if said.get("error") is None and not refused:
         return ok(said.get("data"), **helpers)

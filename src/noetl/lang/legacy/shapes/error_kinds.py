@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from noetl.lang.legacy.lowered_document import Lowering
 from noetl.lang.legacy.shapes.read_points import ReadPoint, templates
-from noetl.lang.legacy.shapes.results import Results
+from noetl.lang.legacy.shapes.results import StepResults
 from noetl.lang.reading.node import Scalar
 
 _STATUS = "output.http.status"
@@ -55,7 +55,7 @@ def lower(doc: Lowering) -> None:
     """Rewrite comparisons of an error's kind with older names. Without a migration they are a warning of the checks."""
     if not (doc.accepted or doc.migrating):
         return
-    for node, point in templates(doc, Results(doc)):
+    for node, point in templates(doc, StepResults(doc)):
         if ".error." in node.text and any(word in node.text for word in (*_CONDITIONS, *_KINDS)):
             _rewrite(doc, node, point)
 

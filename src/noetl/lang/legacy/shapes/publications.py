@@ -10,7 +10,7 @@ from noetl.lang.legacy.lowered_document import Lowering, task_items
 from noetl.lang.legacy.name_rewrite import NameChain, rewrite
 from noetl.lang.legacy.shapes.read_points import ReadPoint
 from noetl.lang.legacy.shapes.references import Publication, Reference, Writer
-from noetl.lang.legacy.shapes.results import Result, Results
+from noetl.lang.legacy.shapes.results import Result, StepResults
 from noetl.lang.reading.node import MapEntry, MapNode, Node, Scalar, list_of, map_of, text_of
 
 #: a name and where it is known: `("ctx", "x")`, `("step", <a step>, "x")`, `("input", <a step or task>, "x")`
@@ -21,7 +21,7 @@ _WHOLE = re.compile(r"\s*\{\{-?\s*([\w.\[\]'\"]+)\s*-?\}\}\s*")
 class Publications:
     """Names of results, by the place where they are known."""
 
-    def __init__(self, doc: Lowering, results: Results) -> None:
+    def __init__(self, doc: Lowering, results: StepResults) -> None:
         self.doc, self.results = doc, results
         self.by_place: dict[Place, Publication] = {}
         #: by loop, what its elements are published as

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from noetl.expr import has_template
 from noetl.lang.legacy.lowered_document import Lowering, task_items
 from noetl.lang.legacy.scanner import LITERAL
-from noetl.lang.legacy.shapes.results import Result, Results
+from noetl.lang.legacy.shapes.results import Result, StepResults
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, entry, map_of, text_of
 
 #: of a task, what is evaluated when it has ended
@@ -33,7 +33,7 @@ class ReadPoint:
     after_error: bool = False
 
 
-def templates(doc: Lowering, results: Results) -> Iterator[tuple[Scalar, ReadPoint]]:
+def templates(doc: Lowering, results: StepResults) -> Iterator[tuple[Scalar, ReadPoint]]:
     """Every template of the steps and of the workbook."""
     for step in doc.steps():
         yield from _step(step, results)
@@ -43,7 +43,7 @@ def templates(doc: Lowering, results: Results) -> Iterator[tuple[Scalar, ReadPoi
         yield from _tasks(body, one, results)
 
 
-def _step(step: MapNode, results: Results) -> Iterator[tuple[Scalar, ReadPoint]]:
+def _step(step: MapNode, results: StepResults) -> Iterator[tuple[Scalar, ReadPoint]]:
     body = results.of_body(step)
     for one in step.entries:
         if one.name == "tool":
@@ -60,7 +60,7 @@ def _step(step: MapNode, results: Results) -> Iterator[tuple[Scalar, ReadPoint]]
             yield from _below(one.value, ReadPoint(one, step, output=None))
 
 
-def _tasks(step: MapNode, holder: MapEntry, results: Results) -> Iterator[tuple[Scalar, ReadPoint]]:
+def _tasks(step: MapNode, holder: MapEntry, results: StepResults) -> Iterator[tuple[Scalar, ReadPoint]]:
     previous: Result | None = None
     for _name, task in task_items(step):
         for one in task.entries:

@@ -1,4 +1,4 @@
-"""Results of steps and tasks: the kind that gave them, the keys that their own code shows, and their older view."""
+"""StepResults of steps and tasks: the kind that gave them, the keys that their own code shows, and their older view."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _split(text: str) -> list[str]:
     return [part for part in plain.split(";") if part.strip()]
 
 
-class Results:
+class StepResults:
     """The results of all steps and tasks of a document, each found once."""
 
     def __init__(self, doc: Lowering) -> None:

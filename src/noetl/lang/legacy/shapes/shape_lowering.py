@@ -27,7 +27,7 @@ from noetl.lang.legacy.shapes.publications import (
 )
 from noetl.lang.legacy.shapes.read_points import ReadPoint, templates
 from noetl.lang.legacy.shapes.references import Publication, Published, Reference, Writer, facts_of, merge_shapes
-from noetl.lang.legacy.shapes.results import Result, Results, input_names
+from noetl.lang.legacy.shapes.results import Result, StepResults, input_names
 from noetl.lang.reading.node import MapEntry, MapNode, Scalar, entry, make, map_of, text_of
 
 _WHOLE = re.compile(r"\s*\{\{-?\s*([\w.\[\]'\"]+)\s*-?\}\}\s*")
@@ -50,7 +50,7 @@ class ShapeLowering:
 
     def __init__(self, doc: Lowering) -> None:
         self.doc = doc
-        self.results = Results(doc)
+        self.results = StepResults(doc)
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
         self.publications = Publications(doc, self.results)
         self.is_writing = False
