@@ -82,6 +82,8 @@ class Frame:
         "at",
         "attempt",
         "body",
+        "chunks",
+        "counted_from",
         "counter",
         "failure",
         "first",
