@@ -35,7 +35,12 @@ _FAILED = object()
 
 
 class OlderFailure(Exception):
-    """A step failed; the argument is its error."""
+    """A task or a step failed; a response that says so is its result all the same."""
+
+    def __init__(self, error: Mapping[str, Any], result: Any = None) -> None:
+        super().__init__(error)
+        self.error = dict(error)
+        self.result = result
 
 
 class OlderRun:
@@ -103,7 +108,7 @@ class OlderRun:
             result, data = self._loop(step, args) if step.loop is not None else self._pipeline(step, args, "", {})
             failed_with = None
         except OlderFailure as error:
-            result, data, failed_with = None, None, error.args[0]
+            result, data, failed_with = error.result, None, error.error
         self._end(step, args, result, data, failed_with)
 
     def _loop(self, step: OlderStep, args: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -135,7 +140,7 @@ class OlderRun:
             if loop.until is not None and holds(loop.until, names):
                 break
         if error is not None:
-            raise error
+            raise OlderFailure(error.error)
         return publish_loop(values, failures), values
 
     def _end(
@@ -149,14 +154,15 @@ class OlderRun:
             words = _words_after(step, result, data, error, self._http)
             written = self._step_writes(step, names.scope(args=args, **words), failed=error is not None)
         except OlderFailure as found:
-            error, written = found.args[0], {}
+            error, result, written = found.error, None, {}
             words = _words_after(step, None, None, error, None)
         self.trace.steps.setdefault(step.name, []).append("failed" if error else "done")
         names.states[step.name] = {
             "status": {"done": True, "ok": error is None, "running": False, "error": error and error["message"]}
         }
-        if error is None:
+        if error is None or result is not None:
             names.results[step.name] = result
+        if error is None:
             names.ctx.update(dict.fromkeys(step.results, result))
         names.ctx.update(written)
         try:
@@ -281,9 +287,13 @@ class _Pipeline:
     def _task(self, task: OlderTask, attempt: int) -> OlderRule:
         """Run a task once; the rule that decides what comes next."""
         owner = self.owner
-        given = {**self.step_input, **owner._render(task.input, self._names(input=self.step_input))}  # noqa: SLF001
-        names = self._names(input=given, _task=task.name, _attempt=attempt)
-        output, result = self._call(task, given, names)
+        given: Mapping[str, Any] = self.step_input
+        try:
+            given = {**given, **owner._render(task.input, self._names(input=given))}  # noqa: SLF001
+            output, result = self._call(task, given, self._names(input=given, _task=task.name, _attempt=attempt))
+        except OlderFailure as error:
+            # A value that is missing is an error of the task, which its rules may pass over.
+            output, result = failed(error.error), None
         raw = _after(output, result)
         words = {"output": raw, "outcome": _outcome(raw), "this": result, "result": result, "response": result}
         words |= {"error": output["error"], "input": given, "_task": task.name, "_attempt": attempt}
@@ -297,7 +307,7 @@ class _Pipeline:
         rule = self._choose(task, words, failed=output["error"] is not None)
         self._write(rule.writes, words)
         if rule.do == "fail" or (rule.do == "retry" and attempt >= rule.attempts):
-            raise OlderFailure(output["error"] or failure("fail", "a rule says so"))
+            raise OlderFailure(output["error"] or failure("fail", "a rule says so"), result)
         if rule.do in ("continue", "jump", "break"):
             self._keep(task, output, result, rule, words)
         return rule
@@ -305,7 +315,7 @@ class _Pipeline:
     def _keep(self, task: OlderTask, output: Output, result: Any, rule: OlderRule, words: Mapping[str, Any]) -> None:
         failed_task = output["error"] is not None
         self.result, self.data = result, output["data"]
-        for one in rule.prev:
+        for one in () if failed_task else rule.prev:
             self.data = to_plain(self.owner._render(one, self._names(**words)))  # noqa: SLF001
             self.result = publish_value(self.data)
         self.prev = self.data
