@@ -218,7 +218,7 @@ def test_a_run_goes_on_when_nobody_can_be_told(shell: Shell, home: Path, closed:
         ("NOETL_HOME", "~nobody-of-that-name/x", "NOETL_HOME"),
         ("NOETL_SERVER", "elsewhere", "is no address of a server"),
         ("NOETL_BUS", "amqp://me:hush@elsewhere", "no address of a NATS server"),
-        ("NOETL_STORE", "mysql://elsewhere", "no address of a PostgreSQL database"),
+        ("NOETL_STORE", "mysql://elsewhere", "NOETL_STORE is not the address of a store"),
     ],
 )
 def test_a_setting_that_cannot_be_kept_is_refused_before_anything_runs(

@@ -97,3 +97,25 @@ def test_a_key_that_no_header_can_hold_is_refused(noetl: Noetl, files: Path, key
 
 def test_a_plan_takes_no_key(noetl: Noetl, files: Path) -> None:
     assert noetl("run", "good.yaml", "--plan", "--key", "k").code == 2
+
+
+def test_an_archived_execution_frees_its_key_and_takes_it_back(noetl: Noetl, files: Path) -> None:
+    first = json.loads(noetl("run", "good.yaml", "--key", "k", "--json").out)["execution_id"]
+    assert noetl("archive", first, "--to", "kept").code == 0
+    assert noetl("archive", "--restore", "kept").code == 0
+    assert json.loads(noetl("run", "good.yaml", "--key", "k", "--json").out)["execution_id"] == first
+    assert noetl("archive", first, "--to", "kept").code == 0
+    second = json.loads(noetl("run", "good.yaml", "--key", "k", "--json").out)["execution_id"]
+    assert second != first
+    refused = noetl("archive", "--restore", "kept")
+    assert (refused.code, "the key 'k'" in refused.err) == (1, True)
+    assert noetl("fsck").code == 0
+
+
+def test_a_store_may_be_another_file(noetl: Noetl, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_STORE", "sqlite:///runs.db")
+    assert noetl("run", "good.yaml").code == 0
+    assert (files / "runs.db").is_file()
+    assert not (files / "home" / "noetl.db").exists()
+    assert len(executions(noetl)) == 1
+    assert noetl("show", executions(noetl)[0]["execution_id"][:14]).code == 0

@@ -69,6 +69,7 @@ WHERE = "WHERE execution_id = 'x' AND seq"
         (["DELETE FROM execution WHERE execution_id = 'x'"], [("summary", None)]),
         (["DELETE FROM event WHERE execution_id = 'x'"], [("summary", 1)]),
         (["UPDATE execution SET path = 'other' WHERE execution_id = 'x'"], [("summary", None)]),
+        (["UPDATE execution SET start_key = 'k' WHERE execution_id = 'x'"], [("summary", None)]),
     ],
 )  # fmt: skip
 def test_what_was_changed_is_found_at_its_place(
