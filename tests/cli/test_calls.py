@@ -25,7 +25,7 @@ def test_a_called_file_that_is_not_there_is_told_where_it_is_called(noetl: Noetl
     code, out, _ = noetl("validate", "calls.yaml")
     assert code == 0
     assert "calls.yaml:5:" in out
-    assert "there is no playbook `no/such.yaml` beside this one" in out
+    assert "there is no file `no/such.yaml` beside this playbook" in out
     assert "`good.yaml`" not in out
     assert noetl("validate", "calls.yaml", "--strict").code == 2
     assert [one["code"] for one in json.loads(noetl("validate", "calls.yaml", "--json").out)["diagnostics"]] == [

@@ -127,7 +127,7 @@ def orders(many: int) -> list[RunPipeline]:
 
 
 def taken(dispatcher: Dispatcher, name: str, room: int = 5) -> list[str]:
-    worker = dispatcher.greet(name, [], room)
+    worker = dispatcher.update_worker(name, [], room)
     found = [one.key[1] for one in dispatcher.take(worker, now=0.0)]
     dispatcher.leave(worker, came_for_work=True, now=0.0)
     return found
@@ -135,7 +135,7 @@ def taken(dispatcher: Dispatcher, name: str, room: int = 5) -> list[str]:
 
 def test_the_pipelines_of_a_local_execution_all_go_to_the_worker_that_got_the_first() -> None:
     dispatcher = local_server(*orders(3))
-    dispatcher.greet("b", [], 5)
+    dispatcher.update_worker("b", [], 5)
     first = taken(dispatcher, "a", room=1)
     assert first == ["free-0"]
     assert taken(dispatcher, "b") == []
@@ -148,7 +148,7 @@ def test_the_worker_that_waits_is_woken_for_what_must_stay_with_it() -> None:
     dispatcher = local_server(*orders(2))
     assert taken(dispatcher, "a", room=1) == ["free-0"]
     dispatcher.workers["a"].room, dispatcher.workers["a"].waits = 5, True
-    other = dispatcher.greet("b", [], 5)
+    other = dispatcher.update_worker("b", [], 5)
     assert dispatcher.take(other, now=0.0) == []
     assert Wake("a") in dispatcher.leave(other, came_for_work=True, now=0.0)
 
@@ -164,7 +164,7 @@ def test_when_that_worker_dies_another_one_gets_them_all() -> None:
 
 def test_a_worker_that_leaves_and_returns_its_work_gives_up_the_rest_too() -> None:
     dispatcher = local_server(*orders(2))
-    (give,) = dispatcher.take(dispatcher.greet("a", [], 1), now=0.0)
+    (give,) = dispatcher.take(dispatcher.update_worker("a", [], 1), now=0.0)
     assert taken(dispatcher, "b") == []
     dispatcher.report("a", PipelineReport(*give.key, give.fence, returned=True), now=0.0)
     assert sorted([*taken(dispatcher, "b"), *taken(dispatcher, "b")]) == ["free-0", "free-1"]
@@ -173,7 +173,7 @@ def test_a_worker_that_leaves_and_returns_its_work_gives_up_the_rest_too() -> No
 def test_a_step_of_a_pool_that_the_worker_does_not_serve_goes_to_one_that_does() -> None:
     dispatcher = local_server(ORDER, RunPipeline("urgent-1", "urgent", None, {}))
     assert taken(dispatcher, "a") == ["free-1"]
-    assert [one.key[1] for one in dispatcher.take(dispatcher.greet("g", ["gpu"], 5), now=0.0)] == ["urgent-1"]
+    assert [one.key[1] for one in dispatcher.take(dispatcher.update_worker("g", ["gpu"], 5), now=0.0)] == ["urgent-1"]
 
 
 def test_iterations_of_a_loop_with_exec_local_stay_together_and_those_of_others_do_not() -> None:

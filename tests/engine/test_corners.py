@@ -187,13 +187,15 @@ def test_a_signal_is_not_lost_to_an_inner_iteration_that_was_cancelled() -> None
     assert made.state.status == "completed"
 
 
-def test_a_loop_without_a_body_heeds_until_and_complete_when() -> None:
+def test_a_loop_over_nothing_to_do_heeds_until_and_complete_when() -> None:
     made = run("""
 - step: until
+  tool: {kind: noop}
   loop: {in: [1, 2, 3], iterator: n, spec: {until: "{{ iter.n == 2 }}"}}
   set: {ctx.until: "{{ output.loop.completed }}"}
   next: {arcs: [{step: enough}]}
 - step: enough
+  tool: {kind: noop}
   loop: {in: [1, 2, 3], iterator: n, spec: {complete_when: "{{ loop.completed == 1 }}"}}
   set: {ctx.enough: "{{ output.loop.completed }}"}
   next: {arcs: [{step: end}]}

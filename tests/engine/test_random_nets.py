@@ -60,8 +60,8 @@ def random_net(seed: int) -> str:
             parts.append("spec: {policy: {lifecycle: {timeout_s: 1}}}")
         if chance.random() < 0.25:
             mode = chance.choice(["sequential", "parallel"])
-            reduce = ", policy: {reduce: {ctx.m: count}}" if mode == "parallel" else ""
-            parts.append(f"loop: {{in: [1, 2, 3], iterator: i, spec: {{mode: {mode}, max_in_flight: 2{reduce}}}}}")
+            more = ", max_in_flight: 2, policy: {reduce: {ctx.m: count}}" if mode == "parallel" else ""
+            parts.append(f"loop: {{in: [1, 2, 3], iterator: i, spec: {{mode: {mode}{more}}}}}")
         parts.append(f"tool: {chance.choice(TOOLS)}")
         if arcs:
             parts.append(

@@ -35,7 +35,7 @@ SPECIAL = {
 - {step: c, loop: {in: [1, 2], iterator: n}, input: {x: "{{ iter.no.such }}"}, tool: {kind: shell, cmd: x}}
 """,
     "routers in loops": """
-- {step: a, loop: {in: [[1], [2, 3]], iterator: g, loop: {in: "{{ iter.g }}", iterator: n}}, next: {arcs: [{step: end}]}}
+- {step: a, loop: {in: [[1], [2, 3]], iterator: g, loop: {in: "{{ iter.g }}", iterator: n}}, tool: {kind: noop}, next: {arcs: [{step: end}]}}
 - {step: end}
 """,
 }

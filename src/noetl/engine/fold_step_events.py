@@ -116,7 +116,6 @@ def apply_skipped(state: Execution, event: Event) -> None:
         state.stalled.append(step)
         state.parked.pop(step, None)
         state.rounds.pop(step, None)
-        state.stalled.append(step)
         if not _info(state, step).runs:
             state.steps[step].status = "skipped"
     elif payload["why"] == "round":
