@@ -19,21 +19,13 @@ from noetl.tools.registry import ToolKinds
 
 sys.path.insert(0, str(Path(__file__).parent))
 from inline_code import InlineCode
-from older_playbooks import WORDS, make_playbook
+from older_playbooks import make_playbook
 
 KINDS = ToolKinds()
 #: features whose meaning migration does not keep yet, each with what is missing; remove a feature to see it fail
-EXCLUDED = {
-    "code reads playbook": "the shape of a child's result",
-    "playbook status": "the shape of a child's result",
-    "pipeline task": "the results of a pipeline by task",
-    "code reads pipeline": "the results of a pipeline by task",
-    "set of row_count": "`output.data.row_count` of a query",
-    "set of rows": "`output.data.rows` of a query",
-    "row_count in a rule": "`output.data.row_count` of a query",
-    **{f"{what} {word}": "names that the document defines go first"
-       for word in WORDS for what in ("step called", "element called", "workload key")},
-}  # fmt: skip
+EXCLUDED: dict[str, str] = {}
+#: no document says what a loop that failed published: its readers are compared where nothing fails
+LOOP_READERS = {"loop results item", "loop results length", "loop stats", "code reads loop"}
 
 
 def judge(proof: MigrationProof, *, asks: bool) -> str:
@@ -63,6 +55,8 @@ def test_a_migrated_playbook_does_the_same_as_the_older_one_or_asks(prover: Migr
         migrated = migrate(text, KINDS)
         assert migrated is not None
         asks = any(found.code == "legacy-todo" for found in migrated.diagnostics)
+        if (variant.failures or variant.http_status >= 400) and LOOP_READERS & set(had):
+            return
         proof = prover.verify_migration(text, migrated.text, Path("made.yaml").absolute(), [variant], seed)
         verdict = judge(proof, asks=asks)
         assert verdict not in ("silent", "unknown"), f"{seed=}\n{proof}\n{text}\n{migrated.text}"

@@ -111,7 +111,6 @@ class DefinedNames:
     def mark(self) -> None:
         """Mark the names in all templates."""
         self.written = _targets(self.doc.root)
-        self.carries_args = any("args" in arc for step in self.doc.steps() for arc in _arcs(step))
         self.before = self._predecessors()
         for name, step in self.steps.items():
             place = TemplatePlace(name, elements=_elements(step), inputs=_inputs(step))
@@ -154,8 +153,6 @@ class DefinedNames:
         """Whether a name is the document's own here."""
         root = chain.parts[0]
         if root not in self.reserved or (chain.called and len(chain.parts) == 1) or not self._in_scope(root, place):
-            return False
-        if root == "args" and self.carries_args:
             return False
         attribute = chain.parts[1] if len(chain.parts) > 1 and not (chain.called and len(chain.parts) == 2) else ""
         shows = self._shows(root, attribute, place)

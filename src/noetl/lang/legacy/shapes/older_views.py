@@ -72,7 +72,8 @@ LOOP_VIEW: View = {
     "total": Leaf("total", is_second=True),
 }
 PLAYBOOK_VIEW: View = {
-    "status": Leaf(None, "'completed'"),
+    # Of a call that was never made there was none.
+    "status": Leaf(PAYLOAD, "('completed' if {} is defined)"),
     "result": Leaf(PAYLOAD),
     "execution_id": Leaf("child"),
 }
