@@ -33,7 +33,7 @@ def task(keys: str) -> str:
         ("{step: a, spec: {policy: {admit: {mode: x}}}, tool: {kind: noop}}", "mode"),
         ("{step: a, spec: {policy: {emit: {a: 1}}}, tool: {kind: noop}}", "emit"),
         ("{step: a, spec: {policy: {quotas: 1}}, tool: {kind: noop}}", "quotas"),
-        ("{step: a, spec: {policy: {compensation: 1}}, tool: {kind: noop}}", "compensation"),
+        (task("kind: noop, spec: {policy: {rules: [], compensation: 1}}"), "compensation"),
         (task("kind: noop, spec: {policy: {rules: [], before: 1}}"), "before"),
         (task("kind: noop, spec: {policy: {rules: [], after: 1}}"), "after"),
         (task("kind: noop, spec: {policy: {rules: [], finally: 1}}"), "finally"),

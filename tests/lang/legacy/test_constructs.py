@@ -327,7 +327,7 @@ RULE = '{kind: http, url: u, spec: {policy: {rules: [{when: "{{ %s }}", then: {d
             "output.error.kind in ['rate_limit', 'timeout']",
             "(output.http.status == 429 or output.error.kind == 'timeout')",
         ),
-        ("error.kind != 'auth'", "not (output.http.status in [401, 403])"),
+        ("error.kind != 'auth'", "(output.status == 'error' and not (output.http.status in [401, 403]))"),
         ("output.error.kind == 'connection_error'", "output.error.kind == 'http-transport'"),
         ("output.error.kind == 'timeout'", "output.error.kind == 'timeout'"),
     ],

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from noetl.lang.legacy import defined_names, keychain, root_keys, shapes, sink_tasks, template_names
-from noetl.lang.legacy.constructs import cursor_loops, document_words, doubts, reserved_words
+from noetl.lang.legacy.constructs import cursor_loops, document_words, doubts, reserved_removal
 from noetl.lang.legacy.lowered_document import Lowering
 from noetl.lang.legacy.scanner import scan
 from noetl.lang.legacy.workflow import (
@@ -48,7 +48,7 @@ LOWERINGS = (
     sink_tasks.lower,
     routing.lower,
     arc_args.lower,
-    reserved_words.lower,
+    reserved_removal.lower,
     template_names.lower,
     shapes.lower,
     fan_in.lower,

@@ -21,6 +21,8 @@ _KINDS = frozenset({"postgres", "duckdb", "s3", "http", "file"})
 _LOG = frozenset({"event", "event_log"})
 _RENAMED = {"endpoint": "url", "payload": "body"}
 _ARGS = ("args", "data")
+#: what a file is given may also stand here; other targets have a body beside their rows
+_FILE_ARGS = (*_ARGS, "body", "payload")
 #: names that every sink could use for the result, and those of them that nothing else can be called
 _RESULT = frozenset({"this", "out", "result", "response", "data", "tool_result"})
 OWN = frozenset({"this", "result"})
@@ -160,7 +162,12 @@ def writes_itself(sink: MapNode) -> bool:
 def args_of(sink: MapNode) -> MapEntry | None:
     """What a sink is given to write."""
     body = body_of(sink)
-    return next((found for word in _ARGS if (found := body.entry(word)) is not None and not _is_empty(found)), None)
+    words = _args_words(body)
+    return next((found for word in words if (found := body.entry(word)) is not None and not _is_empty(found)), None)
+
+
+def _args_words(body: MapNode) -> tuple[str, ...]:
+    return _FILE_ARGS if text_of(body, "kind") == "file" else _ARGS
 
 
 def _is_empty(one: MapEntry) -> bool:
@@ -179,7 +186,10 @@ def data_of(sink: MapNode, origin: SinkOrigin) -> Node | str:
     if given is None:
         return WHOLE
     if not isinstance(given.value, MapNode):
-        return _text(origin.rename(given.value))
+        data = _text(origin.rename(given.value))
+        if given.name in ("body", "payload") and isinstance(data, str) and not data.startswith("{{"):
+            origin.doubt(f"a file holds rows, and this is text: {quote_entries([given])}")
+        return data
     rows = _rows_or_column(given.value, origin) or rows_of(given.value, origin)
     if rows is not None:
         return rows
@@ -235,11 +245,12 @@ def target_of(doc: Lowering, sink: MapNode, origin: SinkOrigin, name: str) -> Ma
     target = MapNode([], body.start, body.end)
     target.changed = True
     left: list[MapEntry] = []
+    words = _args_words(body)
     for one in body.entries:
         key = "file" if one.name == "database" and kind == "duckdb" else _RENAMED.get(one.name, one.name)
-        if key == "spec" or (key in _ARGS and one is not given and not _is_empty(one)):
+        if key == "spec" or (one.name in words and one is not given and not _is_empty(one)):
             left.append(one)
-        elif key not in _ARGS and one.name != "storage":
+        elif one.name not in words and one.name != "storage":
             target.put(entry(key, one.value, near=one.key) if key != one.name else one)
     if left:
         origin.doubt(f"the sink also said {quote_entries(left)}")

@@ -144,6 +144,8 @@ class Publications:
         if root != "iter" or loop is None or text_of(loop, "iterator") != key or items is None:
             return None
         chain = whole_chain(items)
+        if chain is not None and chain.parts[:2] == (root, key):
+            return None  # a loop over its own element
         source = self.reference(chain, ReadPoint(point.holder, point.step)) if chain is not None else None
         if chain is None or source is None or source.result.kind != "loop" or source.result.element is None:
             return None

@@ -92,10 +92,16 @@ class Result:
         if not isinstance(url, Scalar) or (task is not None and "params" in task) or _OF_THE_EXECUTION.search(url.text):
             return None
         parts = [part for part in re.split(r"(\{\{.*?\}\})", url.text) if part]
-        terms = [
-            part[2:-2].strip() if part.startswith("{{") else "'" + part.replace("'", "\\'") + "'" for part in parts
-        ]
+        terms = [_operand(part) for part in parts]
         return terms[0] if len(terms) == 1 else "(" + " ~ ".join(terms) + ")"
+
+
+def _operand(part: str) -> str:
+    """A piece of a text with templates as an operand of `~`, which binds more tightly than other operators."""
+    if not part.startswith("{{"):
+        return "'" + part.replace("'", "\\'") + "'"
+    inner = part[2:-2].strip()
+    return inner if re.fullmatch(r"[\w.\[\]]+", inner) else f"({inner})"
 
 
 def _view_query(task: MapNode, kind: str) -> View:
