@@ -81,12 +81,13 @@ class Workshop:
         *,
         rows: int | None = None,
         columns: dict[str, str] | None = None,
+        compact: bool = False,
     ) -> Spilled:
         path = self.draft(".json")
         with file:
             file.flush()
             give_name(file, path)
-        return Spilled(str(path), content_type, rows, columns)
+        return Spilled(str(path), content_type, rows, columns, compact=compact)
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         self.said.append(json.loads(json.dumps(said)))

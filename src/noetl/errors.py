@@ -33,6 +33,7 @@ NoetlError
 │   └── NoObject            there is no object of that name
 ├── NatsFailed              a NATS server cannot be reached or used (`drivers.nats`)
 ├── NotStarted              a local server for development did not start (`services.servers`)
+├── NotUnderstood           an older text has a construct that its interpreter does not know (`testing.verification`)
 └── NoMockOutput            a mock of a test file has no output for a call (`testing.mocks`)
 
 Exceptions that only carry control from the code that raises them to the code that catches them are no `NoetlError`, and

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Output, failed, failure, ok
-from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Text, Word
+from noetl.model.shape import Anything, Beside, Flag, Key, ListOf, MapOf, Number, OneOf, Text, Word
 from noetl.ports import Call, NoCredential, World
 
 __all__ = [
     "Anything",
+    "Beside",
     "Call",
     "Flag",
     "InputRole",

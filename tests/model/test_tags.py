@@ -8,12 +8,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "src"
 #: tag → the fields behind it, in the order in which arrays of them would be written. A tag never changes its meaning
 TAGS = {
-    "Signal": ["name", "data", "number"],
+    "Signal": ["name", "data", "number", "by"],
     "Cancel": ["why", "number"],
     "Pause": ["number", "with_parent"],
     "Resume": ["number", "with_parent"],
     "Denied": ["step_run_id", "iteration", "error", "number"],
-    "pipe": ["since", "seq", "input", "begun", "number", "is_open", "wait"],
+    "pipe": ["since", "seq", "input", "begun", "number", "is_open", "wait", "unfolds"],
     "loop": [
         *("path", "items", "mode", "ctx", "step", "running", "results", "succeeded", "failed", "stopped", "error"),
         *("writes", "refs", "gathering"),

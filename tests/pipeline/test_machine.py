@@ -260,7 +260,7 @@ def test_a_task_that_can_never_start_is_given_up_like_any_other(then: str) -> No
 
 def test_writes_are_recorded_in_the_order_in_which_they_were_made() -> None:
     driver = Driver(
-        "- {step: a, tool: {kind: http, url: u, set: {ctx.a: {}, ctx.a.b: 1}, "
+        "- {step: a, tool: {kind: http, url: u, set: {ctx.a.b: 1}, "
         "spec: {policy: {rules: [{else: {then: {do: continue, set: {ctx.a: {c: 2}}}}}]}}}}"
     )
     driver.run(ok())

@@ -150,7 +150,7 @@ def test_its_time_decides_whether_a_payload_is_there(store: Store) -> None:
     expired = list(store.store.find_expired())
     assert len(expired) == 1
     assert expired[0].display_name.endswith(name_in(reference))
-    assert expired[0].bytes == reference["meta"]["bytes"]
+    assert expired[0].bytes == reference["meta"]["stored_bytes"]
     expired[0].remove()
     expired[0].remove()  # another process may have done it
     assert list(store.raw()) == [name_in(kept)]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from noetl import plugin
+from noetl.lang.loader import load
 from noetl.model import shape
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "write-a-plugin.md"
@@ -108,6 +109,26 @@ def test_the_code_that_authors_copy_uses_no_name_that_it_does_not_import(name: s
     known = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {"call", "world"} | set(dir(builtins))
     known |= {imported for names in imports(sources()[name]).values() for imported in names}
     assert {node.id for node in names} - known == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("mode: fast, size: 2", []),
+        ("mode: '{{ workload.mode }}', size: 2", []),
+        ("input: {mode: fast, size: 2}", []),
+        ("mode: slow, size: 2", ["`size` has no effect here: it belongs to `mode: fast`"]),
+        ("size: 2", ["`size` has no effect here: it belongs to `mode: fast`"]),
+    ],
+)
+def test_a_plugins_key_that_has_no_effect_is_told(given: str, told: list[str]) -> None:
+    keys = {
+        "mode": plugin.Key(plugin.Word(("fast", "slow"), templated=True), "How."),
+        "size": plugin.Key(plugin.Number(), "How much.", beside=plugin.Beside("mode", ("fast",))),
+    }
+    kind = plugin.ToolKind(name="own", doc="Own.", keys=keys, input=plugin.InputRole.CONFIGURES, output="nothing")
+    text = f"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: p}}\nworkload: {{mode: fast}}\nworkflow: [{{step: a, tool: {{kind: own, {given}}}}}]\n"
+    assert [one.message for one in load(text, {"own": kind}).diagnostics] == told
 
 
 def test_the_public_names_are_there_and_cover_every_shape_of_a_key() -> None:

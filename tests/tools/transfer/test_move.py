@@ -242,10 +242,10 @@ async def test_the_reference_of_a_file_tells_what_is_in_it(world: Workshop) -> N
     assert one["locator"] == {"file": str(world.folder / "o.csv")}
     assert one["meta"] == {
         "content_type": "text/csv",
-        "bytes": len(body),
+        "stored_bytes": len(body),
         "rows": 25,
         "schema": {"id": "BIGINT", "name": "VARCHAR", "half": "DOUBLE", "odd": "BOOLEAN"},
-        "sha256": hashlib.sha256(body).hexdigest(),
+        "stored_sha256": hashlib.sha256(body).hexdigest(),
     }
     assert many["locator"] == {"files": [str(world.folder / f"p{n}.json") for n in range(2)]}
     assert told["bytes"] == sum(target["bytes"] for target in told["targets"]) > len(body)

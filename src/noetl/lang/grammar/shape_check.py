@@ -241,7 +241,7 @@ class _ShapeCheck(ShapeReporter):
             other = given.get(needed.key)
             value = other.value if other is not None else None
             said = value.text if isinstance(value, Scalar) else keys[needed.key].default
-            if (said in needed.words) if needed.words else other is not None:
+            if (said in needed.words or is_template(said)) if needed.words else other is not None:
                 continue
             wanted = f"`{needed.key}: {needed.words[0]}`" if needed.words else f"`{needed.key}`"
             self.problems.error(
