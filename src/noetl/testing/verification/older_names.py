@@ -29,6 +29,8 @@ class OlderNames:
         self.ctx: dict[str, Any] = {}
         #: by step, the result of its last run
         self.results: dict[str, Any] = {}
+        #: names of steps and of their results whose last run failed and left nothing
+        self.failed: set[str] = set()
         not_yet = {"done": False, "ok": False, "running": False, "error": None}
         self.states: dict[str, dict[str, Any]] = {name: {"status": not_yet} for name in document.steps}
 
@@ -55,6 +57,17 @@ class OlderNames:
         names["context"] = {**self.results, **self.ctx, "workload": self.workload, "execution_id": EXECUTION}
         names["iter"] = iteration
         return names
+
+
+    def check_known(self, value: Any) -> None:
+        """NotUnderstood: a value is what a failed step left. No document says what that is; today it is null."""
+        for part in (value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else ():
+            self.check_known(part)
+        one = template(value) if isinstance(value, str) and has_template(value) else None
+        path = one.expression.path if one is not None and one.expression is not None else None
+        name = path[-1] if path is not None and (len(path) == 1 or path[:-1] in (("context",), ("ctx",))) else ""
+        if name in self.failed:
+            raise NotUnderstood(f"what is read of `{name}` after its failure")
 
 
 class _Secrets(Mapping[str, Any]):

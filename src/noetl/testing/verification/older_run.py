@@ -162,6 +162,9 @@ class OlderRun:
         }
         if error is None or result is not None:
             names.results[step.name] = result
+            names.failed.difference_update((step.name, *step.results))
+        else:
+            names.failed.update((step.name, *step.results))
         if error is None:
             names.ctx.update(dict.fromkeys(step.results, result))
         names.ctx.update(written)
@@ -220,6 +223,8 @@ class OlderRun:
         return run.run()
 
     def _render(self, value: Any, names: Mapping[str, Any], *, missing_is: Any = None) -> Any:
+        if self.names.failed:
+            self.names.check_known(value)
         try:
             return render_value(value, names)
         except TemplateError as error:
