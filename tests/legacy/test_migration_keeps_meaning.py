@@ -41,7 +41,9 @@ def judge(proof: MigrationProof, *, asks: bool) -> str:
     if not proof.is_same:
         return "asks" if asks else "silent"
     expected = ("no made-up answer", "after its failure")
-    unknown = [one for one in proof.steps if one.verdict == "not compared" and not any(word in one.reason for word in expected)]
+    unknown = [
+        one for one in proof.steps if one.verdict == "not compared" and not any(word in one.reason for word in expected)
+    ]
     return "unknown" if unknown else "same"
 
 

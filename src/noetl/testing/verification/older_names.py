@@ -58,7 +58,6 @@ class OlderNames:
         names["iter"] = iteration
         return names
 
-
     def check_known(self, value: Any) -> None:
         """NotUnderstood: a value is what a failed step left. No document says what that is; today it is null."""
         for part in (value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else ():
