@@ -160,6 +160,12 @@ class Frame:
         self.latest_task: Task | None = None
         #: of a pipeline with parts: how the body ended, and how the step ends as far as that is known
         self.body = self.outcome = role.closing
+        self._begin_counting()
+        if self.sections:
+            self.enter(0)
+
+    def _begin_counting(self) -> None:
+        """Nothing has been tried yet."""
         #: how many attempts have begun
         self.number = 0
         #: the attempt that was recorded as started and has no end yet; it runs again, under the same name
@@ -178,8 +184,6 @@ class Frame:
         self.not_before: float | None = None
         #: when the attempt under way started
         self.since = 0.0
-        if self.sections:
-            self.enter(0)
 
     def _own_tasks(self) -> tuple[Task, ...]:
         """The tasks of a pipeline that is not simply its body."""

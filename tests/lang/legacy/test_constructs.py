@@ -233,6 +233,7 @@ RESERVED = {
     "admit.mode": "spec: {policy: {admit: {mode: any, fire: once}}}",
     "policy.emit": "spec: {policy: {emit: {events: [x]}}}",
     "policy.quotas": "spec: {policy: {quotas: {cpu: 1}, max_jumps: 5}}",
+    "spec.lease": "spec: {lease: {ttl_s: 5}}",
     "ordering": "loop: {in: [1], iterator: i, spec: {policy: {ordering: strict}}}",
     "backpressure": "loop: {in: [1], iterator: i, spec: {mode: parallel, policy: {backpressure: {x: 1}}}}",
     "partitioning": "loop: {in: [1], iterator: i, spec: {policy: {partitioning: hash}}}",
@@ -305,6 +306,13 @@ def test_conditional_branches_that_meet_wait_until_it_is_quiet() -> None:
     assert "fire: once" in text
     assert todo == []
     assert errors(text) == []
+
+
+def test_branches_that_bring_args_of_their_own_are_asked_about() -> None:
+    text, todo = migrated((JOIN % "").replace("step: both}]", "step: both, args: {k: 1}}]"))
+    assert "join:" not in text
+    assert len(todo) == 1
+    assert "it runs once for each" in text
 
 
 def test_in_a_canonical_document_branches_that_meet_are_asked_about() -> None:

@@ -112,16 +112,7 @@ SCHEDULING: dict[str, Key] = {
         ),
         "How often this step, or an iteration of its loop, may start, over all executions; others wait.",
     ),
-    "lease": Key(
-        Record(
-            title="`lease`",
-            keys={
-                "ttl_s": Key(Number(minimum=1), "A silent worker loses the step after this.", default=30),
-                "heartbeat_s": Key(Number(minimum=0.1), "How often the worker reports.", default=10),
-            },
-        ),
-        "Accepted and not heeded: how long a silent worker is believed to live is set for all, by `NOETL_LEASE`.",
-    ),
+    "lease": reserve_key("leave it out; the cluster's lease applies"),
 }
 
 

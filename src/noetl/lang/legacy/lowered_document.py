@@ -81,6 +81,8 @@ class Lowering:
         self.published_steps: set[str] = set()
         #: keys of the root's `vars`, and the keys of the workload that they are now
         self.root_vars: dict[str, str] = {}
+        #: steps to which tokens bring `args` of their own
+        self.given_args: set[str] = set()
         #: texts with marked names, and what stood there
         self.marked: list[tuple[Scalar, str]] = []
 

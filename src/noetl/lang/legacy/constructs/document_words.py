@@ -30,6 +30,8 @@ def lower(doc: Lowering) -> None:
 
 def lower_schedule(doc: Lowering) -> None:
     """`metadata.schedule`: nothing here starts playbooks by the clock, so that it is no label either."""
+    if not (doc.accepted or doc.migrating):
+        return  # a key that the grammar does not know, and it says what to do instead
     metadata = map_of(doc.root, "metadata")
     found = next((one for one in metadata.entries if one.name in ("schedule", "cron")), None) if metadata else None
     if found is None or metadata is None:

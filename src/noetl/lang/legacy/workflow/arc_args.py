@@ -28,6 +28,7 @@ def lower(doc: Lowering) -> None:
     for _router, arc in _arcs(doc):
         found = arc.entry("args")
         if found is not None:
+            doc.given_args.add(text_of(arc, "step"))
             doc.report_older("arc-args", "`args` of an arc", "the arc's `set` into `ctx.*`, read in the next step's `input`", found.key,
                       grade=V10)  # fmt: skip
     if not doc.migrating:

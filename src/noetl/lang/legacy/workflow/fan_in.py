@@ -138,7 +138,9 @@ def _join(doc: Lowering, net: _Net, name: str, fan_out: str) -> None:
         said = f"{meeting}, and it is part of a cycle: say with `admit` what each of its runs waits for"
         doc.todo(holder, said, near) if doc.migrating else None
         return
-    if not doc.found_any:
+    if (
+        not doc.found_any or name in doc.given_args
+    ):  # tokens with `args` of their own are no longer told apart by a join
         said = f"{meeting}: it runs once for each. If it is to wait for all, add `admit.join`"
         doc.todo(holder, said, near) if doc.migrating else None
         return
