@@ -331,6 +331,7 @@ async def test_an_error_of_an_api_has_what_it_answered(world: Workshop) -> None:
     async with serving(*api.routes) as url:
         source = {"kind": "http", "url": f"{url}/next", **WAYS["next"]}
         output = await world.task(kind="transfer", source=source, targets=[FILE])
+        await world.close()  # what is kept for another attempt
     assert (output["error"]["kind"], output["http"]["status"]) == ("http-status", 429)
     assert output["http"]["headers"]["x-why"] == "slow down"
     assert "http" not in output["error"]
