@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Generator, Iterator
 
@@ -30,6 +32,9 @@ __all__ = [
 ]
 
 supervise()
+# A test that names no NOETL_HOME must not record its runs among those of whoever runs it.
+os.environ["HOME"] = tempfile.mkdtemp(prefix="noetl-home-")
+atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 # Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
 atexit.register(gc.unfreeze)
 host_forkserver.install()

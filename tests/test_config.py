@@ -164,3 +164,9 @@ def test_a_slash_too_few_does_not_make_a_store_in_the_current_folder(monkeypatch
     monkeypatch.setenv("NOETL_STORE", "sqlite:///srv/noetl/runs.db")
     with pytest.raises(UsageError, match=r"written with four: sqlite:////srv/noetl/runs\.db"):
         settings()
+
+
+def test_no_test_records_its_runs_in_the_home_of_whoever_runs_it() -> None:
+    import pwd
+
+    assert not settings().home.is_relative_to(pwd.getpwuid(os.getuid()).pw_dir)

@@ -38,12 +38,15 @@ static int sync_with(const char *name, int file) {
 int fsync(int file) { return sync_with("fsync", file); }
 int fdatasync(int file) { return sync_with("fdatasync", file); }
 """
-#: small, so that the WAL is moved into the database several times on the way
+#: small, so that the WAL is moved into the database several times on the way, but not after the last append
 APPEND_AND_DIE = """
 import os, signal
 from noetl.stores import sqlite_log
 sqlite_log._CHECKPOINT = 100_000
-for seq in range(1, 10 * int(arguments[0]), 10):
+last = 10 * int(arguments[0]) - 9
+for seq in range(1, last + 1, 10):
+    if seq == last:
+        sqlite_log._CHECKPOINT = 1 << 40
     await log.append(events("x", seq, seq + 9, text="x" * 50), status="running")
     print(seq + 9, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
