@@ -20,6 +20,7 @@ NoetlError
 │   └── LogDamaged          the log of one execution cannot be read
 ├── Conflict                another process has appended to the execution's log: load it again (`ports.log`)
 ├── OwnedElsewhere          another process owns the execution (`server.core.children`)
+├── ExecutionStuck          deciding what follows in an execution took too long, or failed (`errors`)
 ├── KeyReused               an idempotency key comes with another request than before (`server.core.start_keys`)
 ├── SignalRefused           no wait of the execution takes what was sent (`errors`)
 ├── ReplayDiverged          a recorded decision differs from the one the engine makes (`engine.decision_replay`)
@@ -77,6 +78,10 @@ class ClientError(NoetlError):
 
 class SignalRefused(NoetlError):
     """A signal that is awaited, and that no wait takes: nothing of it is recorded."""
+
+
+class ExecutionStuck(NoetlError):
+    """Deciding what follows in an execution took too long, or failed: it was set aside."""
 
 
 class UsageError(NoetlError):

@@ -21,7 +21,7 @@ from noetl.pipeline import Moment
 from noetl.ports import Call, EventLog, LogLine, PlaybookSource, ResultDamaged, ResultGone, WorkerRegistry
 from noetl.results import PayloadStore, open_payloads
 from noetl.secrets import Keychains, open_store, read_credential
-from noetl.server.core import Catalog, ControlPlane, Effects, LiveExecution
+from noetl.server.core import MARKS, Catalog, ControlPlane, Effects, LiveExecution, Watchdog
 from noetl.tools import ToolKinds
 from noetl.worker import LocalWorld, PipelineRunners, RunningExecution, sweep_drafts
 
@@ -119,7 +119,10 @@ class LocalNode(ControlPlane):
         self.runners.receiver = self
         self.keychains = Keychains(settings, clock=clock, new_id=effects.new_id)
         side = LocalWorker(self.runners)
-        super().__init__(log, catalog or Catalog(self.kinds), side, effects, local=LOCAL, alone=alone)
+        watchdog = Watchdog(settings.home / MARKS)
+        super().__init__(
+            log, catalog or Catalog(self.kinds), side, effects, local=LOCAL, alone=alone, watchdog=watchdog
+        )
 
     async def __aenter__(self) -> Self:
         tune_gc()
