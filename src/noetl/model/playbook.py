@@ -255,6 +255,12 @@ class FailureWebhook(msgspec.Struct, frozen=True):
     headers: Value | None = None
 
 
+def _map_under(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The map under a key; an empty one, should something else be there, which the shape check reports."""
+    found = parent.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
 class Playbook(msgspec.Struct, frozen=True, dict=True):
     """The whole document."""
 
@@ -282,8 +288,7 @@ class Playbook(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def policy(self) -> Mapping[str, Any]:
         """`executor.spec.policy`."""
-        found: Mapping[str, Any] = (self.executor.get("spec") or {}).get("policy") or {}
-        return found
+        return _map_under(_map_under(self.executor, "spec"), "policy")
 
     @property
     def fails_when_stalled(self) -> bool:
@@ -293,7 +298,7 @@ class Playbook(msgspec.Struct, frozen=True, dict=True):
     @property
     def limits(self) -> Mapping[str, Any]:
         """The limits of a whole execution."""
-        return self.policy.get("limits") or {}
+        return _map_under(self.policy, "limits")
 
     @cached_property
     def max_payload(self) -> int:
