@@ -18,6 +18,7 @@ NoetlError
 ├── StoreFailed             the event log cannot be read or written; what was durable still is (`ports.log`)
 │   ├── StoreUnreachable    the store does not answer now, and may later
 │   └── LogDamaged          the log of one execution cannot be read
+├── MachineExhausted        this machine has no more open files, processes or memory (`drivers.exhaustion`)
 ├── Conflict                another process has appended to the execution's log: load it again (`ports.log`)
 ├── OwnedElsewhere          another process owns the execution (`server.core.children`)
 ├── ExecutionStuck          deciding what follows in an execution took too long, or failed (`errors`)
@@ -82,6 +83,10 @@ class SignalRefused(NoetlError):
 
 class ExecutionStuck(NoetlError):
     """Deciding what follows in an execution took too long, or failed: it was set aside."""
+
+
+class MachineExhausted(NoetlError):
+    """This machine has no more open files, processes or memory: what was tried is tried again later."""
 
 
 class UsageError(NoetlError):

@@ -87,7 +87,7 @@ async def prepare_local_server(
     tokens, listening = tokens_of(found), bind_socket(host, port)
     address = address_of(listening)
     with contextlib.closing(listening):
-        async with LocalNode(found, open_log(found)) as node:
+        async with LocalNode(found, open_log(found), serves=True) as node:
             sender = PayloadSender(node.results)
             api = build_app(node, tokens=tokens, host=host, hosts=found.hosts, results=sender)
             node.print_line = print_line
