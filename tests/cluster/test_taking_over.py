@@ -95,8 +95,8 @@ async def test_a_worker_that_was_given_up_is_so_for_every_server(database: Datab
     assert await other.knows("w")
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute("UPDATE noetl.worker SET until = now() - '1 second'::interval")
-    assert await one.give_up() == ["w"]
-    assert "w" in await other.give_up()
+    assert (await one.give_up()).given_up == ["w"]
+    assert "w" in (await other.give_up()).given_up
     assert not await other.renew("w", {})
     assert not await one.knows("w")
     await one.add_dead_letter(HeldPipeline("x", "s-1", "2.0", "", "w", 5), "it fell over")
