@@ -281,7 +281,7 @@ class Dispatcher(Ledger):
     # --- leases ------------------------------------------------------------------------------------------------------
 
     def hear(self, name: str, held: Collection[tuple[Key, str]], *, now: float) -> None:
-        """A heartbeat of a worker names what it holds: the leases of these pipelines begin anew."""
+        """A heartbeat of a worker names what it holds: the leases of these pipelines are renewed."""
         at = self.listening(now)
         for key, fence in held if self.leased else ():
             entry = self.leased.get(key)
