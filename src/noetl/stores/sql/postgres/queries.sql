@@ -156,9 +156,9 @@ WITH asked AS MATERIALIZED (
     SELECT execution_id, body, pg_advisory_xact_lock(hashtextextended(execution_id, 1))
     FROM (VALUES (%s::text, %s::bytea)) AS given (execution_id, body)
 ), added AS (
-    INSERT INTO noetl.inbox (execution_id, body) SELECT execution_id, body FROM asked RETURNING execution_id
+    INSERT INTO noetl.inbox (execution_id, body) SELECT execution_id, body FROM asked RETURNING number
 )
-SELECT pg_notify('noetl', 'asked') FROM added;
+SELECT number, pg_notify('noetl', 'asked') FROM added;
 
 -- name: requests
 SELECT number, execution_id, body FROM noetl.inbox JOIN noetl.ownership USING (execution_id)
