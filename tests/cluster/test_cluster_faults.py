@@ -169,7 +169,7 @@ async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_i
             0
         ]
         registry._until["old"] = 0.0
-        for worker in await station.registry.give_up():
+        for worker in (await station.registry.give_up()).given_up:
             station.worker_api.give_up(worker)
         if name == "new":
             await station.registry.renew("new", {})

@@ -126,7 +126,7 @@ async def test_a_worker_that_was_given_up_must_begin_anew(tmp_path: Path) -> Non
     async with serving(MemoryLog(), registry, tmp_path) as server:
         assert not (await server.station.worker_api.alive(Heartbeat("w"))).lost
         registry._until["w"] = 0.0
-        assert await registry.give_up() == ["w"]
+        assert (await registry.give_up()).given_up == ["w"]
         assert (await server.station.worker_api.alive(Heartbeat("w"))).lost
         assert (await server.station.worker_api.serve(WorkerMessage("w", room=1))).lost
         assert not (await server.station.worker_api.alive(Heartbeat("w-again"))).lost

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import psycopg
 from fleet import serving, working
 from servers import Database
-from test_handing_out import marking, marks, start, until
+from test_handing_out import HEAD, marking, marks, start, until
 
 from noetl.model.requests import Signal, encode_request
 from noetl.model.wire import HeldPipeline
+from noetl.ports import Summary
+from noetl.server.core.service import LiveExecution
+from noetl.server.core.start_keys import StartKey
 from noetl.stores.postgres.postgres_log import PostgresLog
 from noetl.stores.postgres.worker_registry import PgRegistry
 
@@ -43,6 +47,38 @@ async def test_a_worker_goes_on_with_what_it_has_when_its_server_leaves(tmp_path
         await until(lambda: log.summary(live.id).status == "completed")  # type: ignore[union-attr]
         await outpost.__aexit__(None, None, None)
     assert marks(tmp_path) == ["begun", "ended"]
+
+
+async def test_a_child_is_found_by_its_recorded_id_and_not_started_again_by_the_next_server(
+    tmp_path: Path, database: Database
+) -> None:
+    """The caller's `task.started` has the id of the child before the child starts: that is the child's key."""
+    (tmp_path / "child.yaml").write_text(HEAD.replace("it", "child") + WAITS)
+    text = HEAD + "workflow:\n- {step: call, tool: {kind: playbook, path: child}}\n"
+    key = StartKey("ann", "monday", "digest")
+    async with (
+        contextlib.AsyncExitStack() as stack,
+        serving(log_of(database), registry_of(database), tmp_path, lease_s=1.0) as second,
+    ):
+        log = second.station.log
+        async with serving(log_of(database), registry_of(database), tmp_path, lease_s=1.0) as first:
+            await stack.enter_async_context(working([first.url, second.url], tmp_path / "w"))
+            source, loaded = first.station.catalog.read(tmp_path / "it.yaml", text.encode())
+            assert loaded.net is not None
+            live = await first.station.start_once(key, source, loaded.net, {})
+            assert isinstance(live, LiveExecution)
+            await until(lambda: any(child.seq > 5 for child in log.summaries(parent=live.id)))
+            (child,) = log.summaries(parent=live.id)
+        await until(lambda: {live.id, child.execution_id} <= second.station.service.live.keys())
+        (event,) = [event for event in log.read(live.id) if event.name == "task.started"]
+        assert event.payload["wait"]["child"]["execution_id"] == child.execution_id
+        assert log.execution_of_key("", child.execution_id) is None
+        await asyncio.to_thread(log.post, child.execution_id, encode_request(Signal("ok")))
+        await until(lambda: log.summary(live.id).status == "completed")  # type: ignore[union-attr]
+        assert [one.execution_id for one in log.summaries(parent=live.id)] == [child.execution_id]
+        again = await second.station.start_once(key, source, loaded.net, {})
+        assert isinstance(again, Summary)
+        assert again.execution_id == live.id
 
 
 async def test_what_only_waits_leaves_the_memory_and_comes_back_for_a_signal(
@@ -95,8 +131,8 @@ async def test_a_worker_that_was_given_up_is_so_for_every_server(database: Datab
     assert await other.knows("w")
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute("UPDATE noetl.worker SET until = now() - '1 second'::interval")
-    assert await one.give_up() == ["w"]
-    assert "w" in await other.give_up()
+    assert (await one.give_up()).given_up == ["w"]
+    assert "w" in (await other.give_up()).given_up
     assert not await other.renew("w", {})
     assert not await one.knows("w")
     await one.add_dead_letter(HeldPipeline("x", "s-1", "2.0", "", "w", 5), "it fell over")

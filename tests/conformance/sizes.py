@@ -33,7 +33,13 @@ SIZES = ("static", "embedded", "dev", "cluster", "no-nats", "no-polling")
 #: sizes without a server: one only validates and migrates, the other runs each case in its command
 ALONE = ("static", "embedded")
 #: cases that cannot pass, with the reason
-NOT_OURS: dict[str, str] = {}
+NOT_OURS: dict[str, str] = {
+    "legacy/output-select-is-configuration": "its name is in the migrated text, which must lack the word `output_select`",
+}
+#: cases of which nothing is to be looked at without running them, with the reason
+NOT_STATIC: dict[str, str] = {
+    "tools/playbook-version-unknown": "`noetl validate` reports the version too, and the suite expects nothing of it",
+}
 _START_S = 60
 
 
@@ -131,11 +137,16 @@ def running_services(folder: Path) -> Iterator[dict[str, str]]:
         yield {"NOETL_STORE": postgres.url(), "NOETL_BUS": nats.url()}
 
 
+def case_id(path: Path) -> str:
+    """A case's area/name."""
+    return f"{path.parent.name}/{path.stem}"
+
+
 def cases(wanted: str | None) -> dict[Path, dict[str, str]]:
     """The cases whose area/name has a text, with the variables that they set."""
     found = {}
     for path in sorted((HERE / "cases").rglob("*.yaml")):
-        name = f"{path.parent.name}/{path.stem}"
+        name = case_id(path)
         if name not in NOT_OURS and (wanted is None or wanted in name):
             case = yaml.safe_load(path.read_text(encoding="utf-8"))
             found[path] = {key: str(value) for key, value in (case.get("env") or {}).items()}
@@ -152,6 +163,7 @@ def suite(command: Path, jobs: int, chosen: list[Path], *, static: bool = False)
 def run(size: str, services: dict[str, str], wanted: str | None, jobs: int) -> int:
     """All cases in one size; those that set variables beside processes that have them."""
     found, failed = cases(wanted), 0
+    found = {path: its for path, its in found.items() if size != "static" or case_id(path) not in NOT_STATIC}
     apart = {} if size in ALONE else {path: variables for path, variables in found.items() if variables}
     together = [path for path in found if path not in apart]
     if together:

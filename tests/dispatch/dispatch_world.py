@@ -29,7 +29,7 @@ from noetl.dispatch.table import ACTIONS, TABLE, Action
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
-from noetl.model.wire import Answer, Ask, HeldPipeline, Key, PipelineReport, WorkAssignment
+from noetl.model.wire import PROTOCOL, Answer, Ask, HeldPipeline, Key, PipelineReport, WorkAssignment
 from noetl.server.core.catalog import Catalog
 from noetl.tools.registry import ToolKinds
 
@@ -44,8 +44,10 @@ workflow:
 - {step: picky, spec: {concurrency: {key: few, limit: 1, on_limit: cancel_new}}, tool: {kind: noop}}
 - {step: pushy, spec: {concurrency: {key: new, limit: 1, on_limit: cancel_running}}, tool: {kind: noop}}
 - {step: rated, spec: {rate: {key: api, limit: 1, per_s: 1}}, tool: {kind: noop}}
+- {step: leased, spec: {lease: {ttl_s: 3}}, tool: {kind: noop}}
+- {step: kept, spec: {lease: {ttl_s: 60}, concurrency: {key: api, limit: 1}}, tool: {kind: noop}}
 """
-STEPS = ("free", "urgent", "capped", "picky", "pushy", "rated", "free", "capped")
+STEPS = ("free", "urgent", "capped", "picky", "pushy", "rated", "free", "capped", "leased", "leased", "kept")
 POOLS = (["default"], ["default", "gpu"], ["gpu", "default"])
 
 
@@ -134,6 +136,8 @@ class Worker:
     alive: bool = True
     #: what its runners run
     jobs: list[Job] = field(default_factory=list)
+    #: an older one understands fewer orders
+    protocol: int = PROTOCOL
     queue: WorkerQueue = field(default_factory=lambda: WorkerQueue(slots=3))
     #: all that it was given, by fence
     given: dict[str, Job] = field(default_factory=dict)
@@ -208,7 +212,7 @@ class World:
         return Server(name, dispatcher)
 
     def _worker(self) -> Worker:
-        return Worker(f"w{self.number()}", POOLS[self.choose(len(POOLS))])
+        return Worker(f"w{self.number()}", POOLS[self.choose(len(POOLS))], protocol=min(PROTOCOL, self.choose(4)))
 
     # --- the engine --------------------------------------------------------------------------------------------------
 
@@ -322,6 +326,9 @@ class World:
         self.fences.add(move.fence)
         self.given[move.key] = move.fence
         worker = next((one for one in self.workers if one.name == move.worker and one.alive), None)
+        is_leased = move.order.step in ("leased", "kept")
+        assert (move.lease is not None) == is_leased
+        assert worker is None or worker.protocol or not is_leased, "given to a worker that does not understand it"
         if worker is not None and not (self.faults and self.choose(8) == 0):  # else it is lost on its way
             job = worker.given[move.fence] = Job(server, move.key, move.order, move.fence, pipe.done)
             self.work_off(worker, worker.queue.assign(job.held))
@@ -501,7 +508,8 @@ class World:
         worker = self.some(one for one in self.workers if one.alive)
         server = self.some(self.servers)
         if worker is not None:
-            here = server.dispatcher.update_worker(worker.name, worker.pools, 1 + self.choose(3))
+            room = 1 + self.choose(3)
+            here = server.dispatcher.update_worker(worker.name, worker.pools, room, worker.protocol)
             for give in server.dispatcher.take(here, now=self.now):
                 self.accept(server, give)
             self.carry_out(server, server.dispatcher.leave(here, came_for_work=True, now=self.now))
@@ -649,12 +657,33 @@ class World:
         known = {(key, entry.fence) for key, entry in here.held.items()}
         on_the_way = [one for one in [*self.messages, *server.accepted, *server.recorded] if one.worker is worker]
         awaited = {(one.report.key, one.report.fence) for one in on_the_way if one.report.last} & known
+        dispatcher.hear(worker.name, has, now=self.now)
         self.carry_out(server, dispatcher.compare(here, has, before=self.now, now=self.now))
         assert awaited <= {(key, entry.fence) for key, entry in here.held.items()}, "a last report is on its way"
         for key, fence in has - known:
             owner = self.executions[key[0]].owner
             if self.executions[key[0]].over or (owner is server and dispatcher.is_own_fence(fence)):
                 self.drop(worker, key, fence)
+
+    def expire_leases(self) -> None:
+        """A server looks at its leases."""
+        server = self.some(self.servers)
+        dispatcher = server.dispatcher
+        late = {id(one) for one in dispatcher.list_held() if one.lease and _is_late(dispatcher, one, self.now)}
+        held = {id(one): one for one in dispatcher.list_held()}
+        self.carry_out(server, dispatcher.expire_leases(now=self.now))
+        lost = held.keys() - {id(one) for one in dispatcher.list_held()}
+        assert late == lost, "a lease ran out without effect, or before its time"
+
+    def fall_silent(self) -> None:
+        """The registry does not hear a worker, and keeps it for what has a longer lease; the worker may be heard again."""
+        worker, server = self.some(one for one in self.workers if one.alive), self.some(self.servers)
+        here = server.dispatcher.workers.get(worker.name) if worker is not None else None
+        if here is None:
+            return
+        kept = [entry for entry in here.held.values() if entry.lease is not None]
+        self.carry_out(server, server.dispatcher.note_silence(worker.name, now=self.now))
+        assert list(here.held.values()) == kept
 
     def keep(self) -> None:
         """A server writes down who holds what of its executions."""
@@ -740,6 +769,7 @@ class World:
         for record in dispatcher.executions.values():
             for key, entry in record.entries.items():
                 assert (entry.key, entry.record) == (key, record)
+                assert entry.state is not State.GIVEN or entry.lease is None or dispatcher.leased[key] is entry
                 assert entry.state not in (State.NEW, State.SETTLED)
                 assert (id(entry) in held) == (entry.state in (State.GIVEN, State.STOPPING))
                 assert (dispatcher.orphans.get(key) is entry) == (entry.state is State.ORPHANED)
@@ -785,6 +815,11 @@ class World:
             assert not dispatcher.slots
 
 
+def _is_late(dispatcher: Dispatcher, entry: Entry, now: float) -> bool:
+    assert entry.lease is not None
+    return dispatcher.listening(now) - entry.heard > entry.lease.ttl_s
+
+
 def _ended(key: Key) -> Event:
     name = "step.done" if key[2] is None else "loop.iteration.done"
     return Event("", key[0], 9, "", "server", name, "step", "", "success", {}, step_run_id=key[1], iteration=key[2])
@@ -804,7 +839,7 @@ HAPPENINGS = (
     World.ask_slots, World.answer_slots, World.ask_slots, World.answer_slots, World.ask, World.ask, World.ask, World.ask,
     World.work, World.work, World.work, World.work, World.deliver, World.deliver, World.deliver, World.deliver,
     World.write, World.write, World.settle_report, World.worker_dies, World.give_up, World.heartbeat, World.keep, World.keep,
-    World.deliver_stop, World.deliver_stop,
+    World.deliver_stop, World.deliver_stop, World.expire_leases, World.expire_leases, World.fall_silent,
 )  # fmt: skip
 LOCAL_HAPPENINGS = (
     World.start_more, World.pause, World.resume, World.resume, World.repeat_order, World.answer, World.answer,
@@ -815,7 +850,7 @@ LOCAL_HAPPENINGS = (
 DRAIN = (
     World.resume, World.take_over, World.answer, World.ask_slots, World.answer_slots, World.answer_slots, World.ask, World.ask,
     World.work, World.work, World.deliver, World.deliver, World.deliver, World.write, World.settle_report, _calm, World.heartbeat,
-    World.deliver_stop,
+    World.deliver_stop, World.expire_leases,
 )  # fmt: skip
 LOCAL_DRAIN = (
     World.resume, World.take_over, World.answer, World.ask_slots, World.answer_slots, World.answer_slots, World.work_here,

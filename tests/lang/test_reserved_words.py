@@ -37,7 +37,6 @@ def task(keys: str) -> str:
         (task("kind: noop, spec: {policy: {rules: [], before: 1}}"), "before"),
         (task("kind: noop, spec: {policy: {rules: [], after: 1}}"), "after"),
         (task("kind: noop, spec: {policy: {rules: [], finally: 1}}"), "finally"),
-        ("{step: a, spec: {lease: {ttl_s: 5}}, tool: {kind: noop}}", "lease"),
         ("{step: a, loop: {in: [], iterator: x, spec: {policy: {ordering: 1}}}, tool: {kind: noop}}", "ordering"),
         ("{step: a, loop: {in: [], iterator: x, spec: {policy: {backpressure: 1}}}, tool: {kind: noop}}", "backpressure"),
         ("{step: a, loop: {in: [], iterator: x, spec: {policy: {partitioning: 1}}}, tool: {kind: noop}}", "partitioning"),

@@ -292,8 +292,9 @@ class EventLogContract:
         await log.claim("x")
         numbers = []
         for seq in (1, 2, 3):
-            beside.post("x", b"?")
+            posted = beside.post("x", b"?")
             [(number, _, _)] = log.collect()
+            assert posted == number
             log.settle(number)
             await log.append(events("y", seq, seq), status="running")
             numbers.append(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import secrets
 import socket
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from noetl.config import Settings, mask_login
 from noetl.errors import NoetlError
 from noetl.model.net import Net
-from noetl.model.wire import CredentialCheck, CredentialCheckResult, Heartbeat, ServerReply
+from noetl.model.wire import CredentialCheck, CredentialCheckResult, Heartbeat, Lease, ServerReply
 from noetl.pipeline import Moment
 from noetl.ports import Call, LogLine, PlaybookSource
 from noetl.results import open_payloads
@@ -69,6 +70,7 @@ class WorkerNode:
         )  # fmt: skip
         self.runners.receiver = self.agent
         self.agent.on_lost = self._check_registration
+        self.agent.on_leases = self._on_leases
         self.agent.answer = self._answer
         self.agent.warn = lambda message: self.print_line(f"warning: {message}")
         self._bus, self._polls = bus, polls
@@ -116,8 +118,9 @@ class WorkerNode:
             self._token,
             self._settings.worker_lease_s,
             self._make_heartbeat,
+            self._heartbeat_interval,
             self._on_heartbeat_reply,
-            self._on_lost,
+            self._on_silence,
         )
         heartbeats.alone = self._report_alone
         heartbeats.start()
@@ -204,7 +207,28 @@ class WorkerNode:
     def _make_heartbeat(self) -> Heartbeat:
         about = {"pools": self.agent.pools, "slots": self.agent.slots, "host": socket.gethostname(), "pid": os.getpid(),
                  "running": len(self.agent.held), "draining": self.agent.draining}  # fmt: skip
-        return Heartbeat(self.agent.name, self.agent.queue.heartbeat(), self._settings.worker_lease_s / 3, about)
+        queue, every = self.agent.queue, self._settings.worker_lease_s / 3
+        longest_s = max((lease.ttl_s for lease in queue.leases()), default=0.0)
+        return Heartbeat(self.agent.name, queue.heartbeat(), every, about, longest_lease_s=longest_s)
+
+    def _heartbeat_interval(self) -> float:
+        """Seconds between two heartbeats, as the pipelines need it that this worker has."""
+        shortest = min((lease.heartbeat_s for lease in self.agent.queue.leases()), default=math.inf)
+        return min(self._settings.worker_lease_s / 3, shortest)
+
+    def _on_leases(self, leases: Sequence[Lease]) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.hasten(leases)
+
+    def _on_silence(self) -> None:
+        """No server hears this worker: what it has is others' when the lease of each has run out."""
+        assert self._heartbeats is not None
+        silence_s, lease_s = self._heartbeats.silence_s, self._settings.worker_lease_s
+        if silence_s > max([lease_s, *(lease.ttl_s for lease in self.agent.queue.leases())]):
+            self._heartbeats.forget_silence()
+            self._on_lost()
+        else:
+            self.agent.expire(silence_s, lease_s)
 
     def _on_heartbeat_reply(self, url: str, name: str, reply: ServerReply) -> None:
         if reply.lost:

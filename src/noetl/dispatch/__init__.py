@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.dispatch.dispatcher import Dispatcher, Moves, SlotRequest, waits
-from noetl.dispatch.entry import DEFAULT_POOL, Entry, State, Worker, may_begin
+from noetl.dispatch.entry import Entry, State, Worker, may_begin
 from noetl.dispatch.limit_keys import has_limits
+from noetl.dispatch.placement import DEFAULT_POOL
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:

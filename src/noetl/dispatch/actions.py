@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from noetl.dispatch.entry import (
-    DEFAULT_POOL,
     GIVEN,
     IDLE,
     ORPHANED,
@@ -23,47 +22,12 @@ from noetl.dispatch.entry import (
 from noetl.dispatch.ledger import Ledger
 from noetl.dispatch.limit_keys import ask_of
 from noetl.dispatch.moves import AskSlot, DeadLetter, Deny, Dispatched, Give, StopAt
+from noetl.dispatch.placement import group_of, lease_of, placement, protocol_of
 from noetl.errors import TemplateError
-from noetl.expr import failure_of, render
-from noetl.model.net import Net
+from noetl.expr import failure_of
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, failure
-from noetl.model.state import parse_label
 from noetl.model.wire import Ask, HeldPipeline
-
-# Where a pipeline is to run, and how urgent it is: the `pool` and `priority` of its step's spec.
-
-
-def placement(net: Net, order: RunPipeline) -> tuple[str, int]:
-    """The pool and the priority of an order; values that cannot be evaluated count as not given."""
-    spec = net.steps[order.step].spec
-    if "pool" not in spec and "priority" not in spec:
-        return DEFAULT_POOL, 0
-    priority = _value(net, order, "priority")
-    return str(_value(net, order, "pool") or DEFAULT_POOL), priority if isinstance(priority, int) else 0
-
-
-def group_of(net: Net, order: RunPipeline) -> tuple[str | int, ...] | None:
-    """The group of pipelines that stay with one worker: those of the execution, or of a loop with `exec: local`."""
-    if net.playbook.executor.get("profile") == "local":
-        return ()
-    loop, path = net.steps[order.step].loop, parse_label(order.iteration)
-    for level in range(len(path)):
-        if loop is None:
-            return None
-        if loop.exec == "local":
-            return (order.step_run_id, *path[:level])
-        loop = loop.inner
-    return None
-
-
-def _value(net: Net, order: RunPipeline, name: str) -> Any:
-    layer = net.steps[order.step].spec.get(name)
-    try:
-        return render(layer.value, order.scopes) if layer is not None else None
-    except TemplateError:
-        return None
-
 
 #: a pipeline with which so many workers died is taken for the cause
 MOST_TRIES = 5
@@ -128,6 +92,7 @@ def make_ready(ledger: Ledger, entry: Entry) -> State:
         net = _execution(entry).net
         entry.pool, entry.priority = placement(net, entry.order)
         entry.group = group_of(net, entry.order)
+        entry.protocol = protocol_of(net.steps[entry.order.step], entry.order)
         ledger.push(entry)
     return READY
 
@@ -201,7 +166,8 @@ def give(ledger: Ledger, entry: Entry, worker: Worker) -> State:
     assert order is not None
     fence = "" if worker.local else ledger.new_fence()
     hold(ledger, entry, worker, fence)
-    ledger.moves.append(Give(execution, entry.key, order, worker.name, fence, entry.tries >= SUSPECT))
+    alone = entry.tries >= SUSPECT
+    ledger.moves.append(Give(execution, entry.key, order, worker.name, fence, alone, entry.lease))
     return GIVEN
 
 
@@ -210,6 +176,12 @@ def hold(ledger: Ledger, entry: Entry, worker: Worker, fence: str) -> None:
     entry.worker, entry.fence, entry.since = worker.name, fence, ledger.now
     worker.held[entry.key] = entry
     entry.record.workers.add(worker.name)
+    if not worker.local:
+        assert entry.order is not None
+        entry.lease = lease_of(_execution(entry).net.steps[entry.order.step])
+        if entry.lease is not None:
+            entry.heard = ledger.listening(ledger.now)
+            ledger.leased[entry.key] = entry
     if entry.group is not None and ledger.home_of(entry) is None:
         entry.record.homes[entry.group] = worker.name
 
@@ -230,6 +202,13 @@ def finish(ledger: Ledger, entry: Entry, _none: None) -> State:
         following = replace(before, answer=None)
     entry.tries = entry.undelivered = 0
     return _continue(ledger, entry, following)
+
+
+def expire(ledger: Ledger, entry: Entry, loss: Loss) -> State:
+    """The lease has run out: give the pipeline to another worker, and stop it at the one that may still run it."""
+    if entry.worker is not None:
+        ledger.moves.append(StopAt(entry.worker, entry.key, entry.fence))
+    return give_again(ledger, entry, loss)
 
 
 def give_again(ledger: Ledger, entry: Entry, loss: Loss) -> State:

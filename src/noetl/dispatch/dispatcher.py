@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from noetl.dispatch.actions import Loss
-from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, READY, STOPPING, WAITING, Entry, ExecutionRecord, State, Worker
+from noetl.dispatch.entry import GIVEN, READY, STOPPING, WAITING, Entry, ExecutionRecord, State, Worker
 from noetl.dispatch.ledger import Ledger
 from noetl.dispatch.limit_keys import describe_waits, displacement_failure, refusal_failure
 from noetl.dispatch.moves import Dispatched, Displace, Forget, Give, Move, ReleaseSlot
+from noetl.dispatch.placement import DEFAULT_POOL
 from noetl.dispatch.table import ACTIONS, Action, Input
 from noetl.model.events import Event
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import Failure
 from noetl.model.state import parse_label
-from noetl.model.wire import Answer, Ask, HeldPipeline, Key, PipelineReport
+from noetl.model.wire import PROTOCOL, Answer, Ask, HeldPipeline, Key, PipelineReport
 
 #: events after which a step run or an iteration does not go on
 _ENDS = frozenset({"step.done", "step.failed", "step.cancelled", "loop.iteration.done", "loop.iteration.failed"})
@@ -24,6 +26,7 @@ _ENDS = frozenset({"step.done", "step.failed", "step.cancelled", "loop.iteration
 # The actions of each input, by state.
 _BROKEN = ACTIONS[Input.BROKEN]
 _ENDED = ACTIONS[Input.ENDED]
+_EXPIRED = ACTIONS[Input.EXPIRED]
 _FINISHED = ACTIONS[Input.FINISHED]
 _FOUND = ACTIONS[Input.FOUND]
 _GRANTED = ACTIONS[Input.GRANTED]
@@ -220,10 +223,10 @@ class Dispatcher(Ledger):
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
-    def update_worker(self, name: str, pools: Sequence[str], room: int) -> Worker:
+    def update_worker(self, name: str, pools: Sequence[str], room: int, protocol: int = 0) -> Worker:
         """Note how many pipelines of which pools a worker may hold, as it says whenever it asks or reports."""
         worker = self.worker(name)
-        worker.pools, worker.room = list(pools) or [DEFAULT_POOL], room
+        worker.pools, worker.room, worker.protocol = list(pools) or [DEFAULT_POOL], room, min(protocol, PROTOCOL)
         return worker
 
     def knows(self, worker: Worker) -> bool:
@@ -239,7 +242,9 @@ class Dispatcher(Ledger):
         if self.closed or worker.free <= 0 or not self.knows(worker):
             return []
         others = sum(1 for one in self.workers.values() if set(one.pools) & set(worker.pools))
-        share = -(-self.ready.length(worker.pools) // max(1, others)) + self.ready.length(worker.pools, worker.name)
+        understood = range(worker.protocol + 1)
+        shared = self.ready.length(worker.pools, understood)
+        share = -(-shared // max(1, others)) + self.ready.length(worker.pools, understood, worker.name)
         given, most = 0, min(worker.free, max(1, share))
         for pool in worker.pools:
             while given < most and (entry := self.pop(pool, worker)) is not None:
@@ -270,8 +275,45 @@ class Dispatcher(Ledger):
         self.wake(worker)
         self.empty_home(name)
         for at, entry in enumerate(list(worker.held.values())):
-            # What had not begun there can have done no harm.
             self._apply(entry, _WORKER_GONE, Loss(f"worker {name} died", counted=at < worker.slots))
+        return self.moves
+
+    # --- leases ------------------------------------------------------------------------------------------------------
+
+    def hear(self, name: str, held: Collection[tuple[Key, str]], *, now: float) -> None:
+        """A heartbeat of a worker names what it holds: the leases of these pipelines are renewed."""
+        at = self.listening(now)
+        for key, fence in held if self.leased else ():
+            entry = self.leased.get(key)
+            if entry is not None and entry.worker == name and entry.fence == fence:
+                entry.heard = at
+
+    def expire_leases(self, *, now: float) -> Moves:
+        """Look at the leases of pipelines; call this every `MOST_UNHEARD_S` at least."""
+        self.moves, self.now = [], now
+        clock = self.look(now)
+        for key, entry in list(self.leased.items()):
+            worker = self.workers.get(entry.worker or "")
+            if entry.state is not GIVEN or entry.lease is None or worker is None:
+                del self.leased[key]
+            elif clock - entry.heard > entry.lease.ttl_s:
+                why = f"no heartbeat of worker {worker.name} named it for {entry.lease.ttl_s:g} s"
+                self._apply(entry, _EXPIRED, Loss(why, counted=_had_begun(worker, entry)))
+        return self.moves
+
+    def note_silence(self, name: str, *, now: float) -> Moves:
+        """A worker is silent for longer than its lease, and still registered: it keeps what has a lease of its own."""
+        self.moves, self.now = [], now
+        worker = self.workers.get(name)
+        if worker is None:
+            return self.moves
+        if worker.pools:
+            self.wake(worker)
+            self.empty_home(name)
+        worker.pools, worker.room = [], 0
+        lost = [(at, entry) for at, entry in enumerate(worker.held.values()) if entry.lease is None]
+        for at, entry in lost:
+            self._apply(entry, _EXPIRED, Loss(f"worker {name} fell silent", counted=at < worker.slots))
         return self.moves
 
     def compare(self, worker: Worker, held: Collection[tuple[Key, str]], *, before: float, now: float) -> Moves:
@@ -329,6 +371,11 @@ class Dispatcher(Ledger):
         return self.moves
 
 
+def _had_begun(worker: Worker, entry: Entry) -> bool:
+    """Whether a worker may have begun a pipeline; what had not begun can have done no harm."""
+    return entry in itertools.islice(worker.held.values(), worker.slots)
+
+
 # What an execution waits for outside itself, in words.
 
 
@@ -355,9 +402,11 @@ def _workers(dispatcher: Dispatcher, entries: list[Entry]) -> Iterator[str]:
     homes = {one.key: home.name for one in ready if (home := dispatcher.home_of(one)) is not None}
     for name, many in sorted(Counter(homes.values()).items()):
         yield f"{many} pipeline{'s wait' if many > 1 else ' waits'} for worker {name}, which has the others of this execution"
-    found = Counter(one.pool for one in ready if one.key not in homes)
-    for pool, many in sorted(found.items()):
-        there = any(pool in worker.pools for worker in dispatcher.workers.values())
+    found = Counter((one.pool, one.protocol) for one in ready if one.key not in homes)
+    for (pool, protocol), many in sorted(found.items()):
+        there = [worker for worker in dispatcher.workers.values() if pool in worker.pools]
         why = "all that are there are busy" if there else f"none is there; `noetl worker --pool {pool}` starts one"
+        if there and all(worker.protocol < protocol for worker in there):
+            why = "all that are there are of an older version, which cannot run this; upgrade one"
         plural = many > 1
         yield f"{many} pipeline{'s' if plural else ''} wait{'' if plural else 's'} for a worker of pool `{pool}`: {why}"

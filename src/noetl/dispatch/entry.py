@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from noetl.dispatch.moves import Dispatched
+from noetl.dispatch.placement import DEFAULT_POOL
 from noetl.model.orders import RunPipeline
-from noetl.model.wire import Ask, Key
+from noetl.model.wire import Ask, Key, Lease
 
 # The two rules that a server's dispatcher and a worker's queue share.
 
@@ -32,8 +33,6 @@ def latest(before: RunPipeline | None, order: RunPipeline) -> RunPipeline:
     return order if before is None or order.answer is not None or before.answer is None else before
 
 
-#: the pool of steps that name none
-DEFAULT_POOL = "default"
 #: the slots of a worker that has not reported how many it has
 MOST_SLOTS = 1000
 
@@ -94,6 +93,12 @@ class Entry(msgspec.Struct, eq=False):
     priority: int = 0
     #: pipelines of one group stay with one worker; None: any worker may take it
     group: tuple[str | int, ...] | None = None
+    #: what its worker must understand; see `placement.protocol_of`
+    protocol: int = 0
+    #: of an entry that a worker holds; None: it has the lease of its worker
+    lease: Lease | None = None
+    #: when a heartbeat last named it, by `Ledger.listening`
+    heard: float = 0.0
 
 
 class ExecutionRecord:
@@ -118,7 +123,7 @@ class ExecutionRecord:
 class Worker:
     """A worker, as dispatch sees it."""
 
-    __slots__ = ("held", "local", "name", "pools", "room", "slots", "waits")
+    __slots__ = ("held", "local", "name", "pools", "protocol", "room", "slots", "waits")
 
     def __init__(self, name: str, *, local: bool = False) -> None:
         self.name = name
@@ -126,6 +131,8 @@ class Worker:
         #: end exactly once, so it needs neither pools nor fences.
         self.local = local
         self.pools: list[str] = []
+        #: what it understands of orders, as it declares; see `placement.protocol_of`
+        self.protocol = 0
         #: how many pipelines of this server it may hold
         self.room = 0
         #: how many of them it runs at the same time, in the order in which it was given them

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from noetl.dispatch.entry import READY, SETTLED, Entry, ExecutionRecord, Reissue, State, Worker
 from noetl.dispatch.moves import Hint, Move, ReleaseSlot, Wake
-from noetl.model.wire import Ask, Key
+from noetl.model.wire import PROTOCOL, Ask, Key
 
 # The two queues of a dispatcher: pipelines that wait for a slot, and pipelines that wait for a worker.
 
@@ -58,14 +58,14 @@ def _keys(ask: Ask) -> tuple[str | None, str | None]:
     return cap.key if cap is not None else None, pace.key if pace is not None else None
 
 
-#: a pool, and the worker for which its entries are kept; None: any worker of the pool may take them
-_Lane = tuple[str, str | None]
+#: a pool; the worker for which its entries are kept, None: any worker of the pool may take them; and the `PROTOCOL` they need
+_Lane = tuple[str, str | None, int]
 
 
 class ReadyQueue:
     """Pipelines that a worker may take: by pool, the most urgent first, then in the order in which they came.
 
-    Those that stay with one worker have a lane of their own. An entry that is no longer ready stays in its heap until
+    Those that stay with one worker have a lane of their own, and so have those that older workers must not have. An entry that is no longer ready stays in its heap until
     somebody comes across it, or until `purge`.
     """
 
@@ -76,26 +76,29 @@ class ReadyQueue:
     def push(self, entry: Entry, worker: str | None = None) -> None:
         """Add an entry that becomes ready, for any worker of its pool or for one alone."""
         item = (-entry.priority, next(self._numbers), entry)
-        heapq.heappush(self._heaps.setdefault((entry.pool, worker), []), item)
+        heapq.heappush(self._heaps.setdefault((entry.pool, worker, entry.protocol), []), item)
 
-    def pop(self, pool: str, worker: str | None = None) -> Entry | None:
+    def pop(self, pool: str, worker: str, protocol: int) -> Entry | None:
         """Remove and return the next entry of a pool that a worker may take."""
-        shared, own = self._heaps.get((pool, None)), self._heaps.get((pool, worker)) if worker is not None else None
-        while shared or own:
-            heap = own if not shared or (own and own[0] < shared[0]) else shared
-            assert heap is not None
+        lanes = [(pool, whom, needed) for needed in range(protocol + 1) for whom in (None, worker)]
+        heaps = [heap for lane in lanes if (heap := self._heaps.get(lane))]
+        while heaps:
+            heap = min(heaps)  # by their first items, of which no two are equal
             entry = heapq.heappop(heap)[2]
+            if not heap:
+                heaps.remove(heap)
             if entry.state is READY:
                 return entry
         return None
 
-    def length(self, pools: Iterable[str], worker: str | None = None) -> int:
+    def length(self, pools: Iterable[str], protocols: Iterable[int], worker: str | None = None) -> int:
         """How many entries these pools have, at most: for any worker, or for one alone."""
-        return sum(len(self._heaps.get((pool, worker), ())) for pool in pools)
+        lanes = [(pool, worker, needed) for pool in pools for needed in protocols]
+        return sum(len(self._heaps.get(lane, ())) for lane in lanes)
 
     def pools(self) -> list[str]:
         """The pools that may have entries."""
-        return list(dict.fromkeys(pool for (pool, _), heap in self._heaps.items() if heap))
+        return list(dict.fromkeys(lane[0] for lane, heap in self._heaps.items() if heap))
 
     def release(self, worker: str) -> list[Entry]:
         """Remove and return what was kept for a worker that is gone."""
@@ -113,6 +116,10 @@ class ReadyQueue:
 
 #: seconds for which a hint for a pool is not repeated
 HINT_AGAIN_S = 0.25
+#: Seconds between two looks at the leases that count, at most. A process that took longer did not hear what workers said.
+MOST_UNHEARD_S = 1.0
+#: what an entry may need
+_PROTOCOLS = range(PROTOCOL + 1)
 
 
 class Ledger:
@@ -143,8 +150,12 @@ class Ledger:
         self._unannounced: set[str] = set()
         #: the workers for which entries were put aside meanwhile
         self._unannounced_at: set[str] = set()
-        #: when a hint for a pool was published; no worker has come for it since
-        self._hinted: dict[str, float] = {}
+        #: when a hint for a pool, and for what its workers must understand, was published; none has come for it since
+        self._hinted: dict[tuple[str, int], float] = {}
+        #: every entry that was given under a lease of its own; those that no worker holds any more are dropped by the next look
+        self.leased: dict[Key, Entry] = {}
+        #: for how long this process has listened, and when it last looked
+        self._listened = self._looked = 0.0
 
     # --- executions and entries --------------------------------------------------------------------------------------
 
@@ -187,6 +198,17 @@ class Ledger:
         self.slots.remove(entry)
         entry.slot = False
 
+    # --- leases ------------------------------------------------------------------------------------------------------
+
+    def listening(self, now: float) -> float:
+        """For how long this process has listened: a clock that stands still while the process does."""
+        return self._listened + max(0.0, min(now - self._looked, MOST_UNHEARD_S))
+
+    def look(self, now: float) -> float:
+        """The same, when the leases are looked at."""
+        self._listened, self._looked = self.listening(now), now
+        return self._listened
+
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def worker(self, name: str) -> Worker:
@@ -212,14 +234,15 @@ class Ledger:
         elif home is not None and home.waits and home.free > 0:
             self.wake(home)
         else:
-            self.call(entry.pool)
+            self.call(entry.pool, entry.protocol)
 
     def home_of(self, entry: Entry) -> Worker | None:
-        """The worker that an entry has to go to: it has others of the same group, it lives, and it serves the pool."""
+        """The worker that an entry has to go to: it has others of the same group, lives, serves the pool and understands it."""
         if entry.group is None:
             return None
         worker = self.workers.get(entry.record.homes.get(entry.group, ""))
-        return worker if worker is not None and entry.pool in worker.pools else None
+        serves = worker is not None and entry.pool in worker.pools and entry.protocol <= worker.protocol
+        return worker if serves else None
 
     def empty_home(self, worker: str, entry: Entry | None = None) -> None:
         """A worker leaves: the group of an entry that it returned, and what was put aside for it, may go elsewhere."""
@@ -232,7 +255,7 @@ class Ledger:
 
     def pop(self, pool: str, worker: Worker) -> Entry | None:
         """The next entry of a pool for a worker. Those that must stay with another worker are put aside for it."""
-        while (entry := self.ready.pop(pool, worker.name)) is not None:
+        while (entry := self.ready.pop(pool, worker.name, worker.protocol)) is not None:
             home = self.home_of(entry)
             if home is None or home is worker:
                 return entry
@@ -240,13 +263,17 @@ class Ledger:
             self._unannounced_at.add(home.name)
         return None
 
-    def call(self, pool: str) -> None:
+    def call(self, pool: str, protocol: int = 0) -> None:
         """Wake the waiting worker with the most room, or publish a hint. The worker that comes calls the next one."""
-        waiting = [one for one in self.workers.values() if one.waits and pool in one.pools and one.free > 0]
+        waiting = [
+            one
+            for one in self.workers.values()
+            if one.waits and pool in one.pools and one.free > 0 and protocol <= one.protocol
+        ]
         if waiting:
             self.wake(max(waiting, key=lambda one: one.free))
-        elif self._hinted.get(pool, -HINT_AGAIN_S) + HINT_AGAIN_S <= self.now:
-            self._hinted[pool] = self.now
+        elif self._hinted.get((pool, protocol), -HINT_AGAIN_S) + HINT_AGAIN_S <= self.now:
+            self._hinted[pool, protocol] = self.now
             self.moves.append(Hint(pool))
 
     def wake(self, worker: Worker) -> None:
@@ -260,11 +287,11 @@ class Ledger:
         Hints of a pool stay queued until a worker with room polls. A worker that only reported has not consumed them.
         """
         pools, self._unannounced = {*worker.pools, *self._unannounced}, set()
-        for pool in pools:
-            if came_for_work and pool in worker.pools:
-                self._hinted.pop(pool, None)
-            if self.ready.length([pool]):
-                self.call(pool)
+        for pool, protocol in itertools.product(pools, _PROTOCOLS):
+            if came_for_work and pool in worker.pools and protocol <= worker.protocol:
+                self._hinted.pop((pool, protocol), None)
+            if self.ready.length([pool], [protocol]):
+                self.call(pool, protocol)
         homes, self._unannounced_at = self._unannounced_at, set()
         for home in (self.workers[name] for name in homes if name in self.workers):
             if home.waits and home.free > 0:

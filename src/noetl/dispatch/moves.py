@@ -9,7 +9,7 @@ import msgspec
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure
-from noetl.model.wire import Key
+from noetl.model.wire import Key, Lease
 
 
 class Dispatched(Protocol):
@@ -35,6 +35,8 @@ class Give(msgspec.Struct, frozen=True, gc=False):
     fence: str
     #: earlier workers died with it, so nothing else may run beside it
     alone: bool
+    #: None: that of the worker
+    lease: Lease | None = None
 
 
 class StopAt(msgspec.Struct, frozen=True):

@@ -25,11 +25,19 @@ Five rules hold in every state:
    engine is asked whether the order is still wanted, and as what.
 3. **Pauses.** A paused execution begins nothing. What has not begun is withdrawn, because the engine orders it again when the execution is resumed.
    Orders with an answer pass, and so do those that store the list of a loop: nobody repeats them.
-4. **Losses.** A worker that dies, breaks or returns a pipeline, or never received it, leads back to *ready*, from where the log has it. Deaths
-   and breaks are counted until the pipeline makes progress: after the fifth it becomes a dead letter and its step fails. What
-   was returned, or had not begun at a worker that died, is not counted. What never arrived has a count of its own.
+4. **Losses.** A worker that dies, breaks or returns a pipeline, or never received it, leads back to *ready*, from where the log has it. Deaths,
+   breaks and leases that ran out are counted until the pipeline makes progress: after the fifth it becomes a dead letter and its
+   step fails. What was returned, or had not begun at the worker that lost it, is not counted. What never arrived has a count of its own.
 5. **Slots.** A slot belongs to the step run or iteration, not to one pass through the pipeline. It is returned when that has ended and its tools
    are put away, and while the execution is paused and nothing of it runs.
+
+A step may have a lease of its own. Its pipelines are given again when no heartbeat has named them for the time of that lease,
+whether or not their worker counts as alive. Other pipelines have the lease of their worker. A worker that is silent for longer keeps
+those whose lease is longer, and loses the rest; when it is heard again, it learns that from the stops. Only time in
+which this process listened is counted, so a server that stood still expires nothing.
+
+An older worker ignores what it does not know of an order. It is given no order that it would run wrongly: each names the
+`PROTOCOL` that its worker must have declared.
 
 When an execution leaves the memory (it was evicted, or another server owns it now), workers keep what they hold and slots
 stay taken. When it comes back, here or elsewhere, the registry says which worker holds what; an order for such a pipeline adopts it
@@ -69,6 +77,8 @@ class Input(StrEnum):
     BROKEN = "broken"
     WORKER_GONE = "worker gone"
     NOT_ARRIVED = "not arrived"
+    #: no heartbeat has named it for longer than its lease, or its worker's
+    EXPIRED = "lease ran out"
     #: what an earlier holder reported was recorded after all
     OVERTAKEN = "overtaken"
     PAUSED = "paused"
@@ -135,6 +145,7 @@ TABLE: Mapping[tuple[State, Input], Transition] = {
     (GIVEN, Input.BROKEN): Transition(actions.give_again, _AGAIN),
     (GIVEN, Input.WORKER_GONE): Transition(actions.give_again, _AGAIN),
     (GIVEN, Input.NOT_ARRIVED): Transition(actions.give_again, _AGAIN),
+    (GIVEN, Input.EXPIRED): Transition(actions.expire, _AGAIN),
     (GIVEN, Input.OVERTAKEN): Transition(actions.check_wanted, (GIVEN, STOPPING, SETTLED)),
     (GIVEN, Input.OVER): Transition(actions.mark_over, (GIVEN,)),
     (GIVEN, Input.STOPPED): Transition(actions.stop, (STOPPING, SETTLED)),

@@ -24,13 +24,13 @@ ended. A heartbeat names it until the report is durable, or the server would tak
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.model.wire import ExecutionBrief, HeldPipeline, Key, PipelineReport, WorkAssignment
+from noetl.model.wire import ExecutionBrief, HeldPipeline, Key, Lease, PipelineReport, WorkAssignment
 
 # What a worker holds: assignments, the moves that concern them, and the pace at which they end.
 
@@ -248,16 +248,26 @@ class WorkerQueue:
             self._apply(held, WorkerInput.DROPPED, runs)
         return self.moves
 
-    def heartbeat(self) -> list[HeldPipeline]:
-        """All that servers expect to hear of, with what waits for an earlier assignment to end. Other threads may ask."""
-        found: list[HeldPipeline] = []
-        for key, one in list(self.held.items()):
+    def _awaited(self) -> Iterator[HeldAssignment]:
+        """All that servers expect to hear of, with what waits for an earlier assignment to end."""
+        for one in list(self.held.values()):
             following = one.following
             if one.open:
-                found.append(HeldPipeline(*key, one.fence))
+                yield one
             if following is not None:
-                found.append(HeldPipeline(*key, following.fence))
-        return found
+                yield following
+
+    def heartbeat(self) -> list[HeldPipeline]:
+        """All that servers expect to hear of. Other threads may ask."""
+        return [HeldPipeline(*one.key, one.fence) for one in self._awaited()]
+
+    def leases(self) -> list[Lease]:
+        """The leases of what it holds that are not the cluster's. Other threads may ask."""
+        return [lease for one in self._awaited() if (lease := one.assignment.lease) is not None]
+
+    def expired(self, silence_s: float, lease_s: float) -> list[HeldAssignment]:
+        """What others have by now if no server has heard of this worker for so long; `lease_s`: the lease of the cluster."""
+        return [one for one in self._awaited() if silence_s > _ttl_of(one, lease_s)]
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -331,6 +341,11 @@ class WorkerQueue:
         waiting, self.waiting = list(self.waiting), deque()
         for held in waiting:
             self._apply(held, WorkerInput.RETURNED)
+
+
+def _ttl_of(held: HeldAssignment, lease_s: float) -> float:
+    lease = held.assignment.lease
+    return lease.ttl_s if lease is not None else lease_s
 
 
 # --- actions -----------------------------------------------------------------------------------------------------------

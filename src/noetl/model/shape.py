@@ -32,6 +32,7 @@ class Number(Shape, frozen=True):
 
     integer: bool = False
     minimum: float | None = None
+    maximum: float | None = None
     templated: bool = False
 
 

@@ -15,6 +15,26 @@ _NOTHING = object()
 UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 #: execution, step run, iteration
 Key = tuple[str, str, int | str | None]
+#: What this version's workers understand of orders; see `dispatch/placement.py`. Workers of versions before it declare nothing: 0
+PROTOCOL = 1
+
+
+#: bounds of a lease of its own, in seconds
+SHORTEST_LEASE_S, LONGEST_LEASE_S, SHORTEST_HEARTBEAT_S = 1.0, 86_400.0, 0.1
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A lease of one pipeline, in place of the cluster's own: the `spec.lease` of its step."""
+
+    #: without a heartbeat that names it for so many seconds, the pipeline is given to another worker
+    ttl_s: float
+    #: seconds between two heartbeats of the worker that holds it
+    heartbeat_s: float
+
+
+def keeps_lease(ttl_s: float, heartbeat_s: float) -> bool:
+    """Whether three heartbeats fit into a lease, rounding aside."""
+    return 3 * heartbeat_s <= ttl_s * (1 + 1e-9)
 
 
 class ExecutionBrief(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,6 +59,8 @@ class WorkAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
     recorded: list[Event] = []
     #: it may have killed those who had it before: nothing else runs beside it
     alone: bool = False
+    #: None: the lease of the cluster
+    lease: Lease | None = None
 
     @property
     def key(self) -> Key:
@@ -103,6 +125,8 @@ class WorkerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     room: int = 0
     #: seconds that it may be kept waiting until there is something for it
     wait: float = 0.0
+    #: what it understands of orders: its `PROTOCOL`
+    protocol: int = 0
 
 
 class ServerReply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -163,6 +187,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
     about: dict[str, Any] = {}
     #: it has nothing any more, and this is the last that is heard of it
     leaving: bool = False
+    #: the longest lease of a pipeline that it has; 0: none has a lease of its own
+    longest_lease_s: float = 0.0
 
 
 def strip_shared(

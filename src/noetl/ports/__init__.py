@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         HINT_BYTES as HINT_BYTES,
         Bus as Bus,
         HasSlots as HasSlots,
+        LostWorkers as LostWorkers,
         ReceivedHint as ReceivedHint,
         Slots as Slots,
         WorkerRegistry as WorkerRegistry,
@@ -43,7 +44,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "cluster": "Bus HINT_BYTES HasSlots ReceivedHint Slots WorkerRegistry",
+            "cluster": "Bus HINT_BYTES HasSlots LostWorkers ReceivedHint Slots WorkerRegistry",
             "log": "Conflict EventLog ListenableLog LogDamaged LogLine OVER PlaybookSource StoreFailed StoreUnreachable Summary",
             "results": "Part ResultDamaged ResultGone ResultStore Results",
             "tools": "Call Keychain NoCredential Tool World",

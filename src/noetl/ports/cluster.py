@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -43,11 +43,23 @@ class HasSlots(Protocol):
 HINT_BYTES = 512
 
 
+class LostWorkers(NamedTuple):
+    """Workers of which a registry has not heard for longer than the lease of the cluster."""
+
+    #: gone for good: all that were lately given up, whichever server did it
+    given_up: list[str]
+    #: not given up yet, for they have pipelines whose own leases are longer
+    silent: list[str]
+
+
 class WorkerRegistry(Protocol):
     """Which workers live and what they hold, by one clock for all servers."""
 
-    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
-        """Hear that a worker lives; False: it has been given up before, and must begin anew under another name."""
+    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0) -> bool:
+        """Hear that a worker lives, and the longest lease of what it has; it is not given up before that runs out.
+
+        False: it has been given up before, and must begin again under another name.
+        """
 
     async def knows(self, worker: str) -> bool:
         """Whether a worker has said that it lives, and has not been given up."""
@@ -55,8 +67,8 @@ class WorkerRegistry(Protocol):
     async def leave(self, worker: str) -> None:
         """Hear that a worker ends, in good order: it is known no longer, as if it were given up."""
 
-    async def give_up(self) -> list[str]:
-        """Give up those who have not been heard of for too long, for ever, and name all that were lately."""
+    async def give_up(self) -> LostWorkers:
+        """Give up those who have not been heard of for too long, for ever, and name those of whom nothing is heard."""
 
     def read_held(self, execution_id: str) -> list[HeldPipeline]:
         """What workers had of an execution when that was last kept."""

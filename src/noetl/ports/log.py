@@ -132,8 +132,8 @@ class EventLog(Protocol):
     def latest(self, path: str) -> PlaybookSource | None:
         """The playbook of the latest execution with that path."""
 
-    def post(self, execution_id: str, body: bytes) -> None:
-        """Leave a request for whoever owns the execution."""
+    def post(self, execution_id: str, body: bytes) -> int:
+        """Leave a request for the owner of the execution; its number, which the event shows that follows from it."""
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """The requests left for executions that this process owns: number, execution, body, in order.

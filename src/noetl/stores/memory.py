@@ -237,10 +237,11 @@ class MemoryLog(EventLog):
         found = next((one for one in reversed(self._shared.summaries.values()) if one.path == path), None)
         return self.source(found.playbook) if found is not None else None
 
-    def post(self, execution_id: str, body: bytes) -> None:
+    def post(self, execution_id: str, body: bytes) -> int:
         """See the port."""
         self._shared.posted += 1
         self._shared.inbox.append((self._shared.posted, execution_id, body))
+        return self._shared.posted
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port."""

@@ -202,9 +202,9 @@ class SqlLog(EventLog):
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def post(self, execution_id: str, body: bytes) -> None:
+    def post(self, execution_id: str, body: bytes) -> int:
         """See the port."""
-        self._queue.put(self._job("add_request", [(execution_id, body)])).result()
+        raise NotImplementedError
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port."""

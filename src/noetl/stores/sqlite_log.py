@@ -258,6 +258,11 @@ class SqliteLog(SqlLog):
     def _job(self, name: str, rows: list[tuple[Any, ...]]) -> Job:
         return lambda connection: connection.executemany(_SQL[name], rows) and None
 
+    def post(self, execution_id: str, body: bytes) -> int:
+        """See the port."""
+        number: int = self._queue.put(lambda it: it.execute(_SQL["add_request"], (execution_id, body)).lastrowid).result()
+        return number
+
     async def claim(self, execution_id: str) -> bool:
         """See the port. What a process that has died owned is free as soon as that is known."""
         give_up = time.monotonic() + _LETTING_GO_S

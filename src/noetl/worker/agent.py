@@ -26,10 +26,12 @@ from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
 from noetl.model.wire import (
+    PROTOCOL,
     CredentialCheck,
     CredentialCheckResult,
     ExecutionBrief,
     Key,
+    Lease,
     LogRecord,
     PipelineReport,
     ServerReply,
@@ -90,6 +92,8 @@ class WorkerAgent:
         self.quiet.set()
         #: answers a question of a server
         self.answer: Callable[[ServerLink, CredentialCheck], Coroutine[Any, Any, None]]
+        #: called with the leases of pipelines that are given to this worker, if they are not the cluster's
+        self.on_leases: Callable[[Sequence[Lease]], None] = lambda _leases: None
         #: called when a server says that this worker is taken for dead
         self.on_lost: Callable[[], None] = lambda: None
         #: hears what the person who started this worker should know
@@ -141,7 +145,8 @@ class WorkerAgent:
         lines: list[LogRecord],
         answers: list[CredentialCheckResult],
     ) -> WorkerMessage:
-        return WorkerMessage(self.name, reports, lines, answers, self.pools, self._room_of(link))
+        room = self._room_of(link)
+        return WorkerMessage(self.name, reports, lines, answers, self.pools, room, protocol=PROTOCOL)
 
     async def poll(self, link: ServerLink) -> None:
         """Ask a server for work, again and again. AccessDenied: no server admits this worker."""
@@ -151,7 +156,8 @@ class WorkerAgent:
             try:
                 room = self._room_of(link)
                 wait = _WAIT_S if room else _FULL_WAIT_S
-                reply = await link.exchange(WorkerMessage(self.name, pools=self.pools, room=room, wait=wait))
+                message = WorkerMessage(self.name, pools=self.pools, room=room, wait=wait, protocol=PROTOCOL)
+                reply = await link.exchange(message)
             except NoetlError as error:
                 self._note_trouble(link, error)
                 await asyncio.sleep(_DENIED_S if link in self._denied else pause)
@@ -182,9 +188,7 @@ class WorkerAgent:
     async def ask(self, link: ServerLink) -> None:
         """Ask a server once, because somebody said that there is something."""
         with contextlib.suppress(NoetlError):
-            self.handle_reply(
-                link, await link.exchange(WorkerMessage(self.name, pools=self.pools, room=self._room_of(link)))
-            )
+            self.handle_reply(link, await link.exchange(self._message(link, [], [], [])))
 
     # --- what servers say --------------------------------------------------------------------------------------------
 
@@ -198,6 +202,8 @@ class WorkerAgent:
             self.quiet.clear()
             held = HeldAssignment(link, assignment, reply.briefs.get(name), reply.shared.get(name, {}))
             self._carry_out(self.queue.assign(held))
+        if leases := [one.lease for one in reply.assignments if one.lease is not None]:
+            self.on_leases(leases)
         for execution_id in reply.ended:
             self._end(execution_id)
         for question in reply.questions:
@@ -282,6 +288,12 @@ class WorkerAgent:
     def _drop(self, key: Key, fence: str | None = None) -> None:
         runs = self.runners.is_running(key)
         self._carry_out(self.queue.drop(key, fence, runs=runs, now=self._now()))
+
+    def expire(self, silence_s: float, lease_s: float) -> None:
+        """Let go of what others have by now, after no server has heard of this worker for so long."""
+        for held in self.queue.expired(silence_s, lease_s):
+            self._drop(held.key, held.fence)
+        self._pump()
 
     def lose(self, name: str) -> None:
         """Everything is others' by now: end it, and begin again under another name."""

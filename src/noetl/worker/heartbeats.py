@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from time import monotonic
 
 from msgspec.structs import replace
 
 from noetl.client import BlockingConnection, choose_tls, format_request, parse_address
 from noetl.config import Secret, mask_login
-from noetl.model.wire import Heartbeat, ServerReply, decode_reply, encode
+from noetl.model.wire import SHORTEST_HEARTBEAT_S, Heartbeat, Lease, ServerReply, decode_reply, encode
 
-_TIMEOUT_S = 5.0
+#: seconds that a server has for its answer; less where beats are more frequent, so that one that hangs costs no lease
+_TIMEOUT_S, _LEAST_TIMEOUT_S = 5.0, 1.0
 #: bytes of an answer
 _MOST_BYTES = 256 << 20
 _STORE_AWAY = 503
@@ -21,7 +22,7 @@ _REFUSALS = (401, 403)
 
 
 class Heartbeats:
-    """Beats every third of a lease."""
+    """Beats every third of a lease, or more often where pipelines have leases of their own."""
 
     def __init__(
         self,
@@ -29,12 +30,16 @@ class Heartbeats:
         token: str | None,
         lease_s: float,
         heartbeat: Callable[[], Heartbeat],
+        interval: Callable[[], float],
         on_reply: Callable[[str, str, ServerReply], None],
-        missed: Callable[[], None],
+        on_silence: Callable[[], None],
     ) -> None:
         self._urls, self._lease_s = list(urls), lease_s
         self._token = Secret(token) if token else None
-        self._make_heartbeat, self._on_reply, self._on_missed = heartbeat, on_reply, missed
+        self._make_heartbeat, self._make_interval = heartbeat, interval
+        self._on_reply, self._on_silence = on_reply, on_silence
+        #: seconds between two beats, and the longest lease of a pipeline, as of the last beat
+        self._interval, self._longest_s = interval(), 0.0
         self._loop = asyncio.get_running_loop()
         self._over = Event()
         self._leaving = False
@@ -42,7 +47,6 @@ class Heartbeats:
         self._now = [Event() for _ in self._urls]
         #: when somebody last heard of this worker
         self._last = monotonic()
-        self._gate = Lock()
         #: with what status each server answers; 0: it does not
         self._answers = dict.fromkeys(self._urls, 200)
         #: called with why none hears this worker; nothing: one does
@@ -57,14 +61,29 @@ class Heartbeats:
 
     def start(self) -> None:
         """Begin."""
-        self._last = monotonic()
+        self.forget_silence()
         for thread in self._threads:
             thread.start()
+
+    @property
+    def silence_s(self) -> float:
+        """For how long no server has heard of this worker."""
+        return monotonic() - self._last
+
+    def forget_silence(self) -> None:
+        """Count the silence from now on."""
+        self._last = monotonic()
 
     def beat(self) -> None:
         """Beat now."""
         for now in self._now:
             now.set()
+
+    def hasten(self, leases: Sequence[Lease]) -> None:
+        """Beat now if pipelines of these leases cannot wait for the next beat, or make this worker be kept for longer."""
+        sooner = min(lease.heartbeat_s for lease in leases) < self._interval
+        if sooner or max(lease.ttl_s for lease in leases) > max(self._longest_s, self._lease_s):
+            self.beat()
 
     def stop(self, *, leaving: bool = False) -> None:
         """End; `leaving`: and say so, in a last beat."""
@@ -76,26 +95,19 @@ class Heartbeats:
 
     def _run(self, url: str, now: Event) -> None:
         while not self._over.is_set():
+            began = monotonic()
             status = self._say(url)
             self._answers[url] = status
             self._loop.call_soon_threadsafe(self.alone, self._why_alone())
             if _is_heard(status):
-                self._last = monotonic()
+                self.forget_silence()
                 self._loop.call_soon_threadsafe(self.first.set)
-            elif self._is_missed():
-                self._loop.call_soon_threadsafe(self._on_missed)
-            now.wait(self._lease_s / 3)
+            else:
+                self._loop.call_soon_threadsafe(self._on_silence)
+            now.wait(max(SHORTEST_HEARTBEAT_S / 2, began + self._interval - monotonic()))
             now.clear()
         if self._leaving:
             self._say(url)
-
-    def _is_missed(self) -> bool:
-        """Whether nobody has heard of this worker for so long that it is taken for dead; said once, by one of the threads."""
-        with self._gate:
-            missed = monotonic() - self._last > self._lease_s
-            if missed:
-                self._last = monotonic()
-            return missed
 
     def _why_alone(self) -> str:
         answers = dict(self._answers)
@@ -122,10 +134,12 @@ class Heartbeats:
 
     def _send_heartbeat(self, url: str) -> int:
         address = parse_address(url)
-        deadline = monotonic() + min(_TIMEOUT_S, self._lease_s)
+        interval = self._make_interval()
+        deadline = monotonic() + min(_TIMEOUT_S, self._lease_s, max(_LEAST_TIMEOUT_S, interval))
         # A new connection each time: one that was kept and is dead would cost the beat.
         with BlockingConnection(address, choose_tls(address, None), deadline) as connection:
             heartbeat = replace(self._make_heartbeat(), leaving=self._leaving)
+            self._interval, self._longest_s = interval, heartbeat.longest_lease_s
             headers = address.format_headers(self._token).reveal()
             request = format_request("POST", f"{address.base}/api/pulse", headers, encode(heartbeat))
             status = connection.send(request, deadline, _MOST_BYTES).status

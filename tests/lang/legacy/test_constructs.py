@@ -233,7 +233,6 @@ RESERVED = {
     "admit.mode": "spec: {policy: {admit: {mode: any, fire: once}}}",
     "policy.emit": "spec: {policy: {emit: {events: [x]}}}",
     "policy.quotas": "spec: {policy: {quotas: {cpu: 1}, max_jumps: 5}}",
-    "spec.lease": "spec: {lease: {ttl_s: 5}}",
     "ordering": "loop: {in: [1], iterator: i, spec: {policy: {ordering: strict}}}",
     "backpressure": "loop: {in: [1], iterator: i, spec: {mode: parallel, policy: {backpressure: {x: 1}}}}",
     "partitioning": "loop: {in: [1], iterator: i, spec: {policy: {partitioning: hash}}}",

@@ -172,6 +172,8 @@ class _SchemaBuilder:
         made: Schema = {"type": "integer" if shape.integer else "number"}
         if shape.minimum is not None:
             made["minimum"] = shape.minimum
+        if shape.maximum is not None:
+            made["maximum"] = shape.maximum
         return _or_template(made, templated=shape.templated)
 
     def word(self, shape: Word) -> Schema:

@@ -440,6 +440,9 @@ class _ShapeCheck(ShapeReporter):
         elif shape.minimum is not None and value < shape.minimum:
             message, fix = f"{name} must be at least {shape.minimum:g}", f"write {shape.minimum:g} or more"
             self.problems.error("wrong-value", message, span(node), fix=fix)
+        elif shape.maximum is not None and not value <= shape.maximum:
+            message, fix = f"{name} must be at most {shape.maximum:,g}", f"write {shape.maximum:g} or less"
+            self.problems.error("wrong-value", message, span(node), fix=fix)
 
     def check_flag(self, node: Node, shape: Flag, name: str) -> None:
         if isinstance(node, Scalar) and (isinstance(node.value, bool) or (shape.templated and is_template(node.value))):

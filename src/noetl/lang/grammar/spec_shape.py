@@ -1,6 +1,7 @@
 """The `spec` that may stand at every layer: how tasks run, how results are kept, how steps are scheduled."""
 
 from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word, reserve_key
+from noetl.model.wire import LONGEST_LEASE_S, SHORTEST_HEARTBEAT_S, SHORTEST_LEASE_S
 
 TEXT = Text()
 TEMPLATE = Text(templated=True)
@@ -112,7 +113,23 @@ SCHEDULING: dict[str, Key] = {
         ),
         "How often this step, or an iteration of its loop, may start, over all executions; others wait.",
     ),
-    "lease": reserve_key("leave it out; the cluster's lease applies"),
+    "lease": Key(
+        Record(
+            title="`lease`",
+            keys={
+                "ttl_s": Key(
+                    Number(minimum=SHORTEST_LEASE_S, maximum=LONGEST_LEASE_S),
+                    "Seconds without a heartbeat after which a pipeline is given to another worker.",
+                    required=True,
+                ),
+                "heartbeat_s": Key(
+                    Number(minimum=SHORTEST_HEARTBEAT_S),
+                    "Seconds between two heartbeats of its worker; at most a third of `ttl_s`, and that by default.",
+                ),
+            },
+        ),
+        "The lease of the step's pipelines, in place of the cluster's; in one process it means nothing.",
+    ),
 }
 
 

@@ -31,6 +31,8 @@ _KEEP_AFTER_S = 0.5
 _MOST, _AT_ONCE = 10_000, 16
 #: seconds that workers are given to say whether credentials are there; a task that needs one says so later
 _ANSWER_S = 5.0
+#: how often the leases of pipelines are looked at, in seconds
+_LEASES_S = 0.25
 #: how often executions are laid down and woken, in seconds
 _EVICT_S, _WAKE_S = 1.0, 0.2
 
@@ -86,6 +88,7 @@ class ServerNode(ControlPlane):
         self.open()
         self._loops = [asyncio.create_task(self._every(self._lease_s / 3, self._sweep))]
         self._loops.append(asyncio.create_task(self._every(_KEEP_AFTER_S, self._keep_held)))
+        self._loops.append(asyncio.create_task(self._every(_LEASES_S, self._expire_leases)))
         if self._eviction is not None:
             self._loops.append(asyncio.create_task(self._every(_EVICT_S, self._eviction.evict)))
             self._loops.append(asyncio.create_task(self._every(_WAKE_S, self._eviction.wake)))
@@ -175,8 +178,11 @@ class ServerNode(ControlPlane):
     # --- what others have left ---------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
-        for worker in await self.registry.give_up():
+        lost = await self.registry.give_up()
+        for worker in lost.given_up:
             self.worker_api.give_up(worker)
+        for worker in lost.silent:
+            self.worker_api.note_silence(worker)
         self.dispatcher.ready.purge()
         for pool in self.dispatcher.ready.pools():
             self.remote.hint(pool)  # a hint may have been lost
@@ -187,6 +193,9 @@ class ServerNode(ControlPlane):
         free = [one for one in left if one not in refused and self._is_free(one)]
         self.worker_api.roster.note_takeover(sum(await asyncio.gather(*(self._adopt(one, gate) for one in free))))
         await self._forget_ended()
+
+    async def _expire_leases(self) -> None:
+        self.worker_api.expire_leases()
 
     async def _forget_ended(self) -> None:
         """Remember no longer who had what of executions that others have gone on with, and that are over."""

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
 
-from noetl.dispatch import Give, Moves, Worker
+from noetl.dispatch import Give, Moves, StopAt, Worker
 from noetl.errors import NoetlError
-from noetl.model.wire import ExecutionBrief, Heartbeat, Key, PipelineReport, ServerReply, WorkerMessage, strip_shared
+from noetl.model.wire import (
+    LONGEST_LEASE_S,
+    ExecutionBrief,
+    Heartbeat,
+    Key,
+    PipelineReport,
+    ServerReply,
+    WorkerMessage,
+    strip_shared,
+)
 from noetl.ports import LogLine, WorkerRegistry
 from noetl.server.cluster.remote_workers import RemoteWorkers
 from noetl.server.cluster.workers import WorkerRoster
@@ -50,7 +60,7 @@ class WorkerApi:
             for report in message.reports:
                 self._note_stale(report, message.worker)
             return ServerReply(lost=True)
-        worker = self._dispatcher.update_worker(message.worker, message.pools, message.room)
+        worker = self._dispatcher.update_worker(message.worker, message.pools, message.room, message.protocol)
         try:
             return await self._serve(worker, message, gone)
         finally:  # however it ends: another worker may be needed for what is left
@@ -201,14 +211,17 @@ class WorkerApi:
             self.roster.report_left(heartbeat.worker)
             self.give_up(heartbeat.worker)
             return ServerReply()
-        if not await self._registry.renew(heartbeat.worker, heartbeat.about):
+        has = {(one.key, one.fence) for one in heartbeat.held}
+        # Before the database is asked: it may be away, and the worker is heard all the same.
+        self._dispatcher.hear(heartbeat.worker, has, now=self._remote.now())
+        longest_s = min(heartbeat.longest_lease_s, LONGEST_LEASE_S)
+        if not await self._registry.renew(heartbeat.worker, heartbeat.about, longest_s):
             self.give_up(heartbeat.worker)
             return ServerReply(lost=True)
         self.roster.report_joined(heartbeat.worker, heartbeat.about)
         worker = self._dispatcher.workers.get(heartbeat.worker)
         if worker is None:
             return ServerReply()
-        has = {(one.key, one.fence) for one in heartbeat.held}
         known = {(key, entry.fence) for key, entry in worker.held.items()}
         worker.slots = int(heartbeat.about.get("slots", worker.slots))
         now = self._remote.now()
@@ -216,6 +229,21 @@ class WorkerApi:
         self._carry_out(self._dispatcher.compare(worker, has, before=before, now=now))
         over = await self._over(has - known)
         return ServerReply(stops=[key for key, _ in over], stop_fences=[fence for _, fence in over])
+
+    def expire_leases(self) -> None:
+        """Give pipelines out again whose own leases have run out."""
+        moves = self._dispatcher.expire_leases(now=self._remote.now())
+        if moves:
+            self._carry_out(moves)
+            for name, many in Counter(one.worker for one in moves if isinstance(one, StopAt)).items():
+                self.roster.report_expired(name, many)
+
+    def note_silence(self, name: str) -> None:
+        """A worker is silent for longer than its lease, and keeps what has a longer one of its own."""
+        moves = self._dispatcher.note_silence(name, now=self._remote.now())
+        self._carry_out(moves)
+        if lost := sum(isinstance(one, StopAt) for one in moves):
+            self.roster.report_silent(name, lost)
 
     def give_up(self, name: str) -> None:
         """A worker counts as dead: what it had is handed out again."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from noetl.model.wire import HeldPipeline
-from noetl.ports import WorkerRegistry
+from noetl.ports import LostWorkers, WorkerRegistry
 
 # The roster: which workers a server has heard of, and a line for each that joins or leaves.
 
@@ -43,6 +43,16 @@ class WorkerRoster:
             again = f"{had} pipeline{'s are' if had > 1 else ' is'} handed out again" if had else "it had nothing"
             self.print_line(f"worker {name} was given up; {again}")
 
+    def report_expired(self, name: str, many: int) -> None:
+        """It has not named pipelines for longer than their leases."""
+        again = f"{many} pipelines were" if many > 1 else "a pipeline was"
+        self.print_line(f"worker {name} sent no heartbeat in time for a lease; {again} given out again")
+
+    def report_silent(self, name: str, many: int) -> None:
+        """Nobody has heard of it for longer than its lease, and it is kept for what has a longer one."""
+        again = f"{many} pipelines were" if many > 1 else "a pipeline was"
+        self.print_line(f"worker {name} is silent; {again} given out again, and those with longer leases stay with it")
+
     def note_takeover(self, many: int) -> None:
         """Executions go on here that nobody minded."""
         if many:
@@ -58,14 +68,17 @@ class MemoryRegistry(WorkerRegistry):
         self._lease_s = lease_s
         self._until: dict[str, float] = {}
         self._about: dict[str, dict[str, Any]] = {}
+        #: for how long beyond its lease a worker is kept
+        self._kept: dict[str, float] = {}
         self._given_up: set[str] = set()
         self._buried: list[dict[str, Any]] = []
 
-    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
+    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0) -> bool:
         """See the port."""
         if worker in self._given_up:
             return False
         self._until[worker], self._about[worker] = monotonic() + self._lease_s, dict(about)
+        self._kept[worker] = max(0.0, longest_lease_s - self._lease_s)
         return True
 
     async def knows(self, worker: str) -> bool:
@@ -76,16 +89,17 @@ class MemoryRegistry(WorkerRegistry):
         """See the port."""
         self._until.pop(worker, None)
         self._about.pop(worker, None)
+        self._kept.pop(worker, None)
         self._given_up.add(worker)
 
-    async def give_up(self) -> list[str]:
+    async def give_up(self) -> LostWorkers:
         """See the port."""
         now = monotonic()
-        gone = [worker for worker, until in self._until.items() if until < now]
+        gone = [worker for worker, until in self._until.items() if until + self._kept[worker] < now]
         for worker in gone:
-            del self._until[worker], self._about[worker]
+            del self._until[worker], self._about[worker], self._kept[worker]
         self._given_up.update(gone)
-        return gone
+        return LostWorkers(gone, [worker for worker, until in self._until.items() if until < now])
 
     def read_held(self, execution_id: str) -> list[HeldPipeline]:  # noqa: ARG002
         """See the port: whoever was given something by a server that is gone is asked to begin anew."""
@@ -100,6 +114,7 @@ class MemoryRegistry(WorkerRegistry):
         return [
             {"worker": worker, "heard_s_ago": round(now - until + self._lease_s, 1), **self._about[worker]}
             for worker, until in self._until.items()
+            if until > now
         ]
 
     async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:

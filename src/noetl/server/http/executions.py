@@ -143,12 +143,13 @@ async def _effect(context: ApiContext, summary: Summary, posted: Posted, event: 
         # Nobody runs it, so this server does from now on; somebody may have been quicker, and then minds the request.
         with contextlib.suppress(NoetlError):
             await context.control_plane.resume(execution_id)
+    number = 0
     if execution_id in context.control_plane.service.live:
         await context.control_plane.service.record(execution_id, [posted])
     else:
         await _check_signal(context, execution_id, posted)
-        await context.read(context.log.post, execution_id, encode_request(posted))
-    seq = await _find_event(context, summary, event)
+        number = await context.read(context.log.post, execution_id, encode_request(posted))
+    seq = await _find_event(context, summary, event, number)
     if seq is None:
         await _check_signal(context, execution_id, posted)
     now = await context.summary(execution_id)
@@ -163,8 +164,8 @@ async def _check_signal(context: ApiContext, execution_id: str, posted: Posted) 
             raise SignalRefused(refused)
 
 
-async def _find_event(context: ApiContext, summary: Summary, event: str) -> int | None:
-    """The event in the log that a request has caused."""
+async def _find_event(context: ApiContext, summary: Summary, event: str, request: int) -> int | None:
+    """The event in the log that a request has caused; `request`: its number, if it was left for another process."""
     # A pause of what is paused, and its opposite, leave no trace to wait for.
     waits = {"execution.paused": summary.status != "paused", "execution.resumed": summary.status in ("paused", "stuck")}
     after, mine = summary.seq, summary.execution_id in context.control_plane.service.live
@@ -174,7 +175,7 @@ async def _find_event(context: ApiContext, summary: Summary, event: str) -> int 
             await asyncio.sleep(_POLL)
         for one in await context.read(context.log.read, summary.execution_id, after=after):
             after = one.seq
-            if one.name == event:
+            if one.name == event and one.payload.get("request", 0) == request:
                 return one.seq
     return None
 

@@ -112,15 +112,17 @@ class PostgresLog(SqlLog):
         """See the port."""
         return await self._claims.claim(execution_id)
 
-    def post(self, execution_id: str, body: bytes) -> None:
+    def post(self, execution_id: str, body: bytes) -> int:
         """See the port. Not along with what else is written: who waits for the lock of an inbox must hold no other."""
         import psycopg
 
         self._rows("moment")  # finds out whether the connection still stands: behind a request nobody could tell
         try:
-            self._reader().execute(_SQL["add_request"], (execution_id, body))
+            row = self._reader().execute(_SQL["add_request"], (execution_id, body)).fetchone()
         except psycopg.Error as error:
             raise explain_error(error) from error
+        assert row is not None
+        return int(row[0])
 
     def _alive(self, owners: Iterable[str]) -> set[str]:
         wanted = list(owners)

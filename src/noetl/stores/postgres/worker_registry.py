@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from noetl.model.wire import HeldPipeline
-from noetl.ports import StoreFailed, WorkerRegistry
+from noetl.ports import LostWorkers, StoreFailed, WorkerRegistry
 from noetl.stores.appends import queries
 from noetl.stores.postgres.schema import connect, explain_error
 
@@ -32,6 +33,8 @@ class PgRegistry(WorkerRegistry):
         self._connection: psycopg.Connection[Any] | None = None
         #: workers that were known lately, until when that is believed without asking
         self._known: dict[str, float] = {}
+        #: workers that were heard lately: when that was written, and for how long beyond the lease they are kept
+        self._renewed: dict[str, tuple[float, float]] = {}
         self._trouble = monotonic()
 
     # --- asking ------------------------------------------------------------------------------------------------------
@@ -56,13 +59,19 @@ class PgRegistry(WorkerRegistry):
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
-        """See the port."""
-        body = msgspec.json.encode(about).decode()
+    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0) -> bool:
+        """See the port; what was written a moment ago is not written again, however often a worker is heard."""
+        keep_s = max(0.0, longest_lease_s - self._lease_s)
+        written, kept_s = self._renewed.get(worker, (-math.inf, 0.0))
+        if monotonic() - written < self._lease_s / 6 and keep_s == kept_s:
+            return True
+        body = msgspec.json.encode({**about, "keep_s": keep_s} if keep_s else about).decode()
         found = await self._ask(
             lambda it: it.execute(_SQL["renew_worker"], (worker, self._lease_s, body)).fetchone() is not None
         )
         self._know(worker, known=found)
+        if found:
+            self._renewed[worker] = monotonic(), keep_s
         return found
 
     async def knows(self, worker: str) -> bool:
@@ -78,28 +87,32 @@ class PgRegistry(WorkerRegistry):
             self._known[worker] = monotonic() + self._lease_s / 3
         else:
             self._known.pop(worker, None)
+            self._renewed.pop(worker, None)
 
     async def leave(self, worker: str) -> None:
         """See the port."""
         await self._ask(lambda it: it.execute(_SQL["leave_worker"], (worker,)))
         self._know(worker, known=False)
 
-    async def give_up(self) -> list[str]:
+    async def give_up(self) -> LostWorkers:
         """See the port."""
         if monotonic() - self._trouble < self._lease_s:
-            return []
+            return LostWorkers([], [])
 
-        def sweep(it: psycopg.Connection[Any]) -> list[str]:
+        def sweep(it: psycopg.Connection[Any]) -> LostWorkers:
             it.execute(_SQL["give_up_workers"])
             it.execute(_SQL["forget_workers"])
             it.execute(_SQL["forget_held_of_over"])  # nobody takes these over any more
             # Those that another server gave up are told of too.
-            return [row[0] for row in it.execute(_SQL["given_up_workers"], (10 * self._lease_s + 60,)).fetchall()]
+            gone = it.execute(_SQL["given_up_workers"], (10 * self._lease_s + 60,)).fetchall()
+            return LostWorkers(
+                [row[0] for row in gone], [row[0] for row in it.execute(_SQL["silent_workers"]).fetchall()]
+            )
 
-        gone = await self._ask(sweep)
-        for worker in gone:
+        lost = await self._ask(sweep)
+        for worker in lost.given_up:
             self._know(worker, known=False)
-        return gone
+        return lost
 
     def workers(self) -> list[dict[str, Any]]:
         """See the port."""

@@ -189,12 +189,12 @@ def _post_and_wait(log: EventLog, summary: Summary, request: Posted, event: str)
     if event == "execution.resumed" and summary.status not in HALTED:
         return "nobody", None
     _check_signal(log, summary, request)
-    log.post(summary.execution_id, encode_request(request))
+    number = log.post(summary.execution_id, encode_request(request))
     after, end = summary.seq, time.monotonic() + _TIMEOUT_S
     while time.monotonic() < end:
         for one in log.read(summary.execution_id, after=after):
             after = one.seq
-            if one.name == event:
+            if one.name == event and one.payload.get("request") == number:
                 return "itself", one.seq
         time.sleep(_POLL)
     _check_signal(log, summary, request)

@@ -16,7 +16,6 @@ _INSTEAD = {
     "tracing": "every step, task and attempt is recorded with its times",
     "resources": "bound processes with `limits` under `executor.spec`, and choose workers with `pool`",
     "wait": "write `timeout` beside `signal`, or `spec.timeout` on the task itself",
-    "lease": "the cluster's lease applies",
     "ordering": "iterations start in index order, and so do their results",
     "backpressure": "write `max_in_flight` under the loop's `spec`",
     "partitioning": "`exec: distributed` lets the server spread the iterations",
@@ -35,7 +34,6 @@ def lower(doc: Lowering) -> None:
         spec = step.entry("spec")
         _remove(doc, spec, ("policy", "admit"), ("mode",))
         _remove(doc, spec, ("policy",), _STEP_POLICY)
-        _remove(doc, spec, (), ("lease",))
         for loop in _loops(step):
             _remove(doc, loop, ("spec", "policy"), _LOOP_POLICY)
         _remove(doc, step.entry("next"), ("spec",), ("policy",))

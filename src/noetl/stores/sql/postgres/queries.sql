@@ -156,9 +156,9 @@ WITH asked AS MATERIALIZED (
     SELECT execution_id, body, pg_advisory_xact_lock(hashtextextended(execution_id, 1))
     FROM (VALUES (%s::text, %s::bytea)) AS given (execution_id, body)
 ), added AS (
-    INSERT INTO noetl.inbox (execution_id, body) SELECT execution_id, body FROM asked RETURNING execution_id
+    INSERT INTO noetl.inbox (execution_id, body) SELECT execution_id, body FROM asked RETURNING number
 )
-SELECT pg_notify('noetl', 'asked') FROM added;
+SELECT number, pg_notify('noetl', 'asked') FROM added;
 
 -- name: requests
 SELECT number, execution_id, body FROM noetl.inbox JOIN noetl.ownership USING (execution_id)
@@ -186,7 +186,12 @@ SELECT 1 FROM noetl.worker WHERE worker = %s AND NOT given_up;
 UPDATE noetl.worker SET given_up = true WHERE worker = %s;
 
 -- name: give_up_workers
-UPDATE noetl.worker SET given_up = true WHERE NOT given_up AND until < clock_timestamp();
+-- One that has a pipeline with a longer lease is kept for `keep_s` seconds beyond its own. `until` is then when it was given up.
+UPDATE noetl.worker SET given_up = true, until = clock_timestamp()
+WHERE NOT given_up AND until + coalesce((about->>'keep_s')::float8, 0) * interval '1 second' < clock_timestamp();
+
+-- name: silent_workers
+SELECT worker FROM noetl.worker WHERE NOT given_up AND until < clock_timestamp();
 
 -- name: given_up_workers
 SELECT worker FROM noetl.worker WHERE given_up AND until > clock_timestamp() - %s * interval '1 second';
