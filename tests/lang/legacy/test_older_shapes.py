@@ -90,7 +90,10 @@ def test_code_that_would_take_for_ever_to_read_is_given_up(code: str) -> None:
     [
         "module: mine\ncallable: work",
         "code: |\n  print 'of an older Python'",
-        "code: |\n" + "".join(f"{' ' * depth}  for x{depth} in rows:\n" for depth in range(40)) + " " * 42 + "rows['rows']",
+        "code: |\n"
+        + "".join(f"{' ' * depth}  for x{depth} in rows:\n" for depth in range(40))
+        + " " * 42
+        + "rows['rows']",
     ],
     ids=["a module", "no Python of today", "too complex"],
 )
@@ -182,6 +185,7 @@ def test_a_document_of_today_keeps_its_own_keys() -> None:
          "(output.http.status >= 400 and output.http.status < 500) and true"),
         ("output.error.kind == 'connection_error'", "output.error.kind == 'http-transport'"),
         ("output.error.kind == 'timeout'", "output.error.kind == 'timeout'"),
+        ("output.error.type == 'timeout_error'", "output.error.kind == 'timeout'"),
     ],
 )  # fmt: skip
 def test_an_older_kind_of_error_is_a_condition_on_the_status(when: str, written: str) -> None:
@@ -191,6 +195,15 @@ def test_an_older_kind_of_error_is_a_condition_on_the_status(when: str, written:
     )
     assert "{{ " + written + " }}" in text
     assert todo == []
+
+
+def test_an_older_kind_of_error_in_a_list_with_names_is_asked_about() -> None:
+    rule = "[{when: \"{{ output.error.kind in ['auth', workload.kind] }}\", then: {do: retry}}]"
+    text, todo = migrated(
+        f"workflow:\n  - step: a\n    tool: {{kind: http, url: u, spec: {{policy: {{rules: {rule}}}}}}}\nworkload: {{kind: x}}\n"
+    )
+    assert "output.error.kind in ['auth', workload.kind]" in text
+    assert len(todo) == 1
 
 
 def test_an_older_kind_of_error_of_something_that_is_no_request_is_asked_about() -> None:

@@ -49,6 +49,8 @@ _COMPARISON = re.compile(
 )
 _MEMBERSHIP = re.compile(rf"{_NAME}\s+(?P<negated>not\s+)?in\s+[\[(](?P<words>[^\])]*)[\])]")
 _QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
+#: a list of nothing but quoted words
+_ALL_QUOTED = re.compile(r"\s*['\"][^'\"]*['\"]\s*(?:,\s*['\"][^'\"]*['\"]\s*)*,?\s*")
 
 
 def lower(doc: Lowering) -> None:
@@ -63,14 +65,16 @@ def lower(doc: Lowering) -> None:
 def _rewrite(doc: Lowering, node: Scalar, point: ReadPoint) -> None:
     text = _COMPARISON.sub(_compare, node.text)
     text = _MEMBERSHIP.sub(_select, text)
+    if any(_has_older_word(found["words"]) for found in _MEMBERSHIP.finditer(text)):
+        doc.todo(point.holder, "a kind of error by an older name is in this list: write the kinds of today", node)
     if text == node.text:
         return
     kind = point.output.last.kind if point.output is not None else ""
     if _STATUS in text and kind != "http":
-        said = "error kinds of older engines told the status of a response, and this is none: write the kind of today"
+        said = "older engines gave HTTP responses this kind of error, and this task sends no request: write a kind of today"
         doc.todo(point.holder, said, node)
         return
-    doc.report_older("habit", "a kind of error by an older name", f"`{_STATUS}`", node)
+    doc.report_older("habit", "a kind of error by an older name", f"`{text.strip()}`", node)
     node.rewrite(text)
 
 
@@ -82,11 +86,15 @@ def _compare(match: re.Match[str]) -> str:
 
 
 def _select(match: re.Match[str]) -> str:
-    words = _QUOTED.findall(match["words"])
-    if not any(word in _CONDITIONS or word in _KINDS for word in words):
+    if not _has_older_word(match["words"]) or _ALL_QUOTED.fullmatch(match["words"]) is None:
         return match[0]
+    words = _QUOTED.findall(match["words"])
     condition = " or ".join(_conditions(words, match["name"]))
     return _negate(condition) if match["negated"] else f"({condition})"
+
+
+def _has_older_word(words: str) -> bool:
+    return any(word in _CONDITIONS or word in _KINDS for word in _QUOTED.findall(words))
 
 
 def _negate(condition: str) -> str:
@@ -95,6 +103,7 @@ def _negate(condition: str) -> str:
 
 
 def _conditions(words: list[str], name: str) -> Iterator[str]:
+    name = f"{name.rpartition('.')[0]}.kind"  # which older documents also call `type`
     for word in words:
         if word in _CONDITIONS:
             condition = _CONDITIONS[word]
