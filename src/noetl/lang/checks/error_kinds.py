@@ -60,7 +60,7 @@ def _is_kind(path: tuple[str, ...]) -> bool:
     """Whether a path leads to the kind of an error."""
     if path[0] == "steps":
         return path[2:] == ("status", "failure", "kind")
-    return path[-2:] == ("error", "kind") and path[:-2] in (("output",), ("event",))
+    return path[-2:] == ("error", "kind") and path[:-2] in (("output",), ("event",), ("event", "output"))
 
 
 def _report(subject: Subject, site: Site, comparison: TextComparison, text: str, known: set[str]) -> None:
