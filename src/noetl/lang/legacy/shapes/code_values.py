@@ -1,6 +1,6 @@
 """Values of python code as far as its syntax shows them: where they come from, and the keys they have.
 
-A *read path* is a root (the name of an input, or `ctx` and a key of it) and the keys behind it; `*` stands for any
+A *read path* is a root (the name of an input, or `ctx` and a key of it) and the keys after it; `*` stands for any
 element of a list or any value of a map.
 """
 
