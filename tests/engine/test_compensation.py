@@ -375,3 +375,16 @@ def test_what_a_fork_keeps_can_still_be_undone() -> None:
         ("rooms", 1),
         ("rooms", 2),
     ]
+
+
+def test_what_a_fork_keeps_and_its_playbook_can_no_longer_undo_is_reported() -> None:
+    made = node(TRIP)
+    made.run()
+    events = made.events()
+    ended = next(at for at, event in enumerate(events) if event.name == "step.done" and event.entity_id == "flight")
+    without = BOOK.format("flight", "bad").replace("compensation: {kind: shell, cmd: undo}", "") + BAD
+    fork = node(without)
+    fork.go_on(events[: ended + 1])
+    assert undone(fork.events()) == [("step.compensating", "flight", None), ("step.compensation.failed", "flight", None)]
+    assert fork.state.steps["flight"].undo_error is not None
+    assert fork.state.steps["flight"].undo_error["kind"] == "not-resumable"

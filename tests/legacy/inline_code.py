@@ -15,6 +15,7 @@ class InlineCode:
     """Runs the code of generated playbooks in this process: it is ours, and a process for each would take minutes."""
 
     blocks = False
+    refusal = ""
 
     def run_code(self, code: str, given: Mapping[str, Any]) -> Output:
         """What the code yields."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from noetl.drivers.confinement import Bounds, enforcement_failure
+from noetl.expr import template
 from noetl.server.core import Catalog
-from noetl.testing.verification.code_runs import find_effect
+from noetl.testing.verification.code_runs import CodeRuns, find_effect
 from noetl.testing.verification.made_up_answers import VARIANTS, MadeUpAnswers, find_words
 from noetl.testing.verification.migration_proof import MigrationProof, MigrationVerifier
+from noetl.testing.verification.run_trace import view_call
 from noetl.tools.registry import ToolKinds
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "legacy"))
@@ -18,6 +22,11 @@ from inline_code import InlineCode
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: proved}\nworkload: {amount: 3, users: [{id: 1}, {id: 2}]}\nworkflow:\n"
 SHOW = "  - step: show\n    tool: {kind: python, %s, code: '%s'}\n"
+
+
+@pytest.fixture(scope="module")
+def confined(tmp_path_factory: pytest.TempPathFactory) -> CodeRuns:
+    return CodeRuns(Catalog(ToolKinds()), tmp_path_factory.mktemp("home"), {})
 
 
 @pytest.fixture(scope="module")
@@ -172,9 +181,46 @@ def test_answers_are_the_same_for_the_same_call_and_others_for_another_seed() ->
         ("def main(context):\n    return 1\n", "it uses `context`"),
         ("result = ().__class__", "it uses `__class__`"),
         ("from datetime import datetime\nresult = str(datetime.now())", "it uses `now`"),
-        ("import time\nresult = time.time()", "it uses the clock"),
+        ("import time\nresult = time.time()", "it imports `time`"),
+        ("from time import time as now\nresult = now()", "it imports `time`"),
         ("result = (", "it is not Python that can be parsed"),
     ],
 )
 def test_only_code_without_effects_is_run(code: str, effect: str) -> None:
     assert find_effect(code) == effect
+
+
+@pytest.mark.skipif(
+    enforcement_failure(Bounds(strict=True, network=False)) is not None, reason="this kernel cannot confine"
+)
+def test_code_whose_effects_are_overlooked_cannot_write_or_reach_the_network(
+    confined: CodeRuns, tmp_path: Path
+) -> None:
+    assert confined.refusal == ""
+    for act in (f"os.mkdir({str(tmp_path / 'made')!r})", "sys.modules['_socket'].socket()"):
+        code = f"import re, json\nsys = re.enum.sys\nos = sys.modules['os']\nimport json\nresult = str({act})"
+        assert find_effect(code) == ""
+        output = confined.run_code(code, {})
+        assert output["error"] is not None, act
+        assert output["error"]["kind"] == "python"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_statement_is_the_same_though_tojson_escapes_for_html() -> None:
+    value = {"n": "a's <b> & c"}
+    spliced, bound = template("SELECT {{ x | tojson }}").evaluate({"x": value}), f"SELECT {json.dumps(value)}"
+    assert spliced != bound
+    assert view_call("postgres", {"query": spliced}, {}) == view_call("postgres", {"query": bound}, {})
+
+
+class Unconfined(InlineCode):
+    """A machine that cannot confine code."""
+
+    refusal = "this machine cannot confine it"
+
+
+def test_where_code_cannot_be_confined_none_is_run_and_the_report_says_so(tmp_path: Path) -> None:
+    verifier = MigrationVerifier(Catalog(ToolKinds()), tmp_path, {}, Unconfined())
+    proof = prove(verifier, chain(CODE, "ask.n"), chain(CODE, "ctx.ask.n", word="input", extra=PUBLISH))
+    assert [one.verdict for one in proof.steps] == ["same", "same"], proof
+    assert all("this machine cannot confine it" in one.reason for one in proof.steps)

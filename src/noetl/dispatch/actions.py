@@ -183,7 +183,7 @@ def hold(ledger: Ledger, entry: Entry, worker: Worker, fence: str) -> None:
             entry.heard = ledger.listening(ledger.now)
             ledger.leased[entry.key] = entry
     if entry.group is not None and ledger.home_of(entry) is None:
-        entry.record.homes[entry.group] = worker.name
+        entry.record.settle_in(entry.group, worker.name)
 
 
 def finish(ledger: Ledger, entry: Entry, _none: None) -> State:

@@ -129,7 +129,7 @@ def _on_task_done(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> No
 
 
 def _pass_signal_on(state: Execution, fact: Fact, pipe: PipelineRun) -> tuple[Fact, tuple[str, Path] | None]:
-    """Should a task have given up on a signal that has come after all, the next wait that takes it goes on with it."""
+    """Pass on a signal that arrived after its task had timed out: the next wait that takes it continues with it."""
     unheard = find_unconsumed_signal(pipe.wait, fact.payload) if pipe.wait is not None else None
     if unheard is None:
         return fact, None

@@ -1,6 +1,7 @@
-"""CodeRuns: Python code of a playbook in a verification: run where it is confined, once for the same code and input.
+"""CodeRuns: Python code of a playbook in a verification: run where the kernel confines it, once for the same code and input.
 
-Code that may have effects is not run. Its answers are made up, as those of all other tools are.
+Code that may have effects is not run, and on a machine that cannot confine it none is. Its answers are made up then, as
+those of all other tools are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from noetl.drivers.confinement import bounds_of, enforcement_failure
 from noetl.model.diagnostics import Span
 from noetl.model.output import Output, failed, failure, ok
 from noetl.server.core import Catalog
@@ -27,7 +29,7 @@ NOWHERE = Span(1, 1, 1, 1)
 _PURE = frozenset(
     {"__future__", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum",
      "fractions", "functools", "hashlib", "heapq", "html", "io", "itertools", "json", "math", "operator", "re", "statistics",
-     "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse", "zlib"}
+     "string", "textwrap", "typing", "unicodedata", "urllib.parse", "zlib"}
 )  # fmt: skip
 _EFFECTS = frozenset(
     {"open", "exec", "eval", "compile", "__import__", "input", "breakpoint", "globals", "locals", "setattr", "delattr"}
@@ -39,6 +41,10 @@ class CodeRunner(Protocol):
 
     #: whether running code takes so long that an event loop has to leave it to a thread
     blocks: bool
+
+    @property
+    def refusal(self) -> str:
+        """Why no code can be run here; an empty text if it can."""
 
     def run_code(self, code: str, given: Mapping[str, Any]) -> Output:
         """What the code yields for its input."""
@@ -52,10 +58,17 @@ def answer_code(
     call: tuple[str, str, str],
     number: int,
 ) -> Output:
-    """What a python task yields: its code is run if it has no effects, else its answer is made up."""
-    if find_effect(code):
+    """What a python task yields: its code is run if it has no effects and can be confined, else its answer is made up."""
+    if runner.refusal or find_effect(code):
         return answers.make_answer("python", call, number).to_output()
     return runner.run_code(code, given)
+
+
+@lru_cache(maxsize=1)
+def _find_refusal() -> str:
+    """Why this machine cannot confine code."""
+    problem = enforcement_failure(bounds_of(_CONFINED))
+    return "" if problem is None else "this machine cannot confine it"
 
 
 @lru_cache(maxsize=1_000)
@@ -77,8 +90,6 @@ def find_effect(code: str) -> str:
             return f"it uses `{node.arg}`"
         if isinstance(node, ast.Attribute) and (node.attr.startswith("__") or node.attr in ("now", "today", "utcnow")):
             return f"it uses `{node.attr}`"
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
-            return "it uses the clock"
     return ""
 
 
@@ -91,8 +102,12 @@ def _indent(code: str) -> str:
     return "\n".join(f"    {line}" for line in code.splitlines())
 
 
+#: what code in a verification may not do, whatever `find_effect` has overlooked
+_CONFINED = {"isolation": "strict", "network": "off", "limits": {"cpu_s": 10, "memory_mb": 1000}}
+
+
 class CodeRuns:
-    """Runs code as a task of a playbook of its own, in the process that confines it."""
+    """Runs code as a task of a playbook of its own, in a process that is strictly confined."""
 
     blocks = True
 
@@ -101,6 +116,11 @@ class CodeRuns:
         self._home = home
         self._environment = environment
         self._known: dict[bytes, Output] = {}
+
+    @property
+    def refusal(self) -> str:
+        """See the protocol."""
+        return _find_refusal()
 
     def run_code(self, code: str, given: Mapping[str, Any]) -> Output:
         """What the code yields for its input."""
@@ -117,6 +137,7 @@ class CodeRuns:
             "apiVersion": "noetl.io/v2",
             "kind": "Playbook",
             "metadata": {"name": "code"},
+            "executor": {"spec": _CONFINED},
             "workload": {"given": dict(given)},
             "workflow": [{"step": "start", "tool": {"kind": "python", "code": code, "input": read}}],
         }

@@ -74,7 +74,7 @@ class MigrationVerifier:
         if loaded.net is None:
             return MigrationProof((), f"the migrated text cannot be run: {_first_error(loaded)}")
         runner = CaseRunner(self.catalog, source, self.home, self.environment)
-        findings = _Findings(document)
+        findings = _Findings(document, self.code.refusal)
         for variant in variants:
             answers = MadeUpAnswers(document.read, variant, seed)
             payload = answers.make_payload(document.workload)
@@ -90,8 +90,10 @@ class MigrationVerifier:
 class _Findings:
     """What the variants showed, by step."""
 
-    def __init__(self, document: OlderDocument) -> None:
+    def __init__(self, document: OlderDocument, refusal: str) -> None:
         self.document = document
+        #: why no code was run
+        self.refusal = refusal
         self.differences: dict[str, tuple[RunDifference, str]] = {}
         self.calls: dict[str, int] = {}
         #: by step, an error that all of its calls ended with; empty if one ended well
@@ -139,7 +141,7 @@ class _Findings:
             why = step.unknown or (f"comes after {next(iter(self.stopped))}" if self.stopped else "")
             return StepProof(step.name, step.line, "not compared", why or "no made-up answer leads to it")
         codes = [str(task.config.get("code")) for task in step.tasks if task.kind == "python"]
-        effect = next((effect for code in codes if (effect := find_effect(code))), "")
+        effect = next((effect for code in codes if (effect := find_effect(code) or self.refusal)), "")
         said = f"its code was not run, since {effect}; what it yields is made up" if effect else ""
         if not said and self.errors.get(step.name):
             said = f"all of its calls failed on made-up answers: {self.errors[step.name]}"
