@@ -254,3 +254,39 @@ def test_the_step_that_runs_last_does_not_run_where_nothing_has_begun(site: Site
         "playbook.execution.requested", "playbook.request.evaluated", "playbook.processed",
     ]  # fmt: skip
     assert events[1].status == "error"
+
+
+def test_a_child_that_completed_undoes_nothing_when_its_caller_fails_later(site: Site) -> None:
+    undo = "spec: {policy: {compensation: {kind: noop}}}"
+    site.write("child", f"- {{step: s, {undo}, tool: {{kind: noop}}}}\n")
+    state, events = ended(
+        site,
+        f"- {{step: call, {undo}, tool: {{kind: playbook, path: child}}, next: {{arcs: [{{step: bad}}]}}}}\n"
+        "- {step: bad, tool: {kind: noop, output: '{{ 1 / 0 }}'}}\n",
+    )
+    assert state.status == "failed"
+    assert [event.entity_id for event in events if event.name == "step.compensated"] == ["call"]
+
+    async def undone_by_children() -> list[str]:
+        async with site.node() as node:
+            children = node.log.summaries(parent=state.execution_id)
+            return [event.name for child in children for event in node.log.read(child.execution_id)]
+
+    names = run(undone_by_children())
+    assert "step.done" in names
+    assert "step.compensating" not in names
+
+
+# --- results -----------------------------------------------------------------------------------------------------------
+
+
+def test_with_reference_first_every_payload_is_stored(site: Site) -> None:
+    steps = (
+        "- {step: a, tool: {kind: noop, output: 5}, set: {ctx.a_ref: '{{ output.ref }}'}, next: {arcs: [{step: b}]}}\n"
+    )
+    steps += "- {step: b, tool: {kind: resolve, ref: '{{ ctx.a_ref }}'}}\n"
+    for head, external in (("", False), ("executor: {spec: {policy: {results: {reference_first: true}}}}\n", True)):
+        state, events = ended(site, steps, head)
+        assert state.output == 5
+        (last,) = [event for event in events if event.name == "task.done" and event.entity_id == "b.b"]
+        assert (last.payload["output"].get("ref") is not None) == external

@@ -82,8 +82,8 @@ class RemoteLog(EventLog):
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
-    def post(self, execution_id: str, body: bytes) -> None:
-        """See the port. The server applies it, whichever process runs the execution."""
+    def post(self, execution_id: str, body: bytes) -> int:
+        """See the port. The server applies it, whichever process runs the execution, and does not tell its number."""
         request = decode_request(body)
         if isinstance(request, Signal):
             self.client.signal(execution_id, request.name, request.data)
@@ -93,6 +93,7 @@ class RemoteLog(EventLog):
             self.client.pause(execution_id)
         else:
             self.client.unpause(execution_id)
+        return 0
 
     @property
     def me(self) -> str:
