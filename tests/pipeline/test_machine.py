@@ -214,6 +214,18 @@ def test_no_delay_is_negative_or_longer_than_its_limits() -> None:
     assert 5 <= delay_before(1, backoff="fixed", delay=10, max_delay=60, chance=0.0) <= 10
 
 
+@pytest.mark.parametrize(
+    ("jitter", "chance", "waits"), [("", 0.2, 4.0), (", jitter: true", 0.2, 2.4), (", jitter: true", 1.0, 4.0)]
+)
+def test_jitter_spreads_the_delay_of_a_retry(jitter: str, chance: float, waits: float) -> None:
+    rule = f"{{else: {{then: {{do: retry, attempts: 2, delay: 4{jitter}}}}}}}"
+    driver = Driver(policy(rule))
+    machine.begin(driver.frame, driver.moment())
+    move = machine.advance(driver.frame, ERROR, Moment(100.0, lambda: "id", chance))
+    assert isinstance(move, Sleep)
+    assert move.until == pytest.approx(100 + waits)
+
+
 def test_a_task_is_told_its_name_its_attempt_and_its_key() -> None:
     driver = Driver("- {step: a, tool: {kind: http, url: u}}")
     move = driver.run()

@@ -83,7 +83,7 @@ class RemoteLog(EventLog):
     # --- acting ------------------------------------------------------------------------------------------------------
 
     def post(self, execution_id: str, body: bytes) -> int:
-        """See the port. The server applies it, whichever process runs the execution, and keeps its number: 0."""
+        """See the port. The server applies it, whichever process runs the execution, and does not tell its number."""
         request = decode_request(body)
         if isinstance(request, Signal):
             self.client.signal(execution_id, request.name, request.data)

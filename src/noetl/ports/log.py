@@ -133,7 +133,10 @@ class EventLog(Protocol):
         """The playbook of the latest execution with that path."""
 
     def post(self, execution_id: str, body: bytes) -> int:
-        """Leave a request for the owner of the execution; its number, which the event shows that follows from it."""
+        """Leave a request for the owner of the execution; its number, which the event shows that follows from it.
+
+        0: the number is not known here.
+        """
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """The requests left for executions that this process owns: number, execution, body, in order.

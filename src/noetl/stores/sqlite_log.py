@@ -260,7 +260,9 @@ class SqliteLog(SqlLog):
 
     def post(self, execution_id: str, body: bytes) -> int:
         """See the port."""
-        number: int = self._queue.put(lambda it: it.execute(_SQL["add_request"], (execution_id, body)).lastrowid).result()
+        number: int = self._queue.put(
+            lambda it: it.execute(_SQL["add_request"], (execution_id, body)).lastrowid
+        ).result()
         return number
 
     async def claim(self, execution_id: str) -> bool:

@@ -23,7 +23,7 @@ KIND = ToolKind(
         "secret": Key(Text(templated=True), "The name of the secret."),
         "key": Key(Text(templated=True), "One field of the secret."),
     },
-    input=InputRole.ARGUMENTS,
+    input=InputRole.CONFIGURES,
     output="the secret, redacted wherever it is written",
     one_of=(("secret",),),
     name_means="secret",

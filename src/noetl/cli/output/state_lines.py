@@ -156,11 +156,11 @@ def wait_words(wait: Wait) -> str:
     if wait.answer is not None:
         return "goes on: what it waited for has come"
     if wait.child is not None:
-        return f"waits for playbook {wait.child['path']} ({wait.child['execution_id']})"
+        return f"waits for playbook {escape_controls(wait.child['path'])} ({wait.child['execution_id']})"
     if wait.signal is not None:
         until = f", until {local_time(wait.until)} at the latest" if wait.until is not None else ""
-        title = f" ({wait.title})" if wait.title else ""
-        return f"waits for the signal `{wait.signal}`{title}{until}"
+        title = f" ({escape_controls(glimpse_text(wait.title))})" if wait.title else ""
+        return f"waits for the signal `{escape_controls(wait.signal)}`{title}{until}"
     return f"waits until {local_time(wait.until or 0.0)}"
 
 

@@ -194,7 +194,7 @@ def _post_and_wait(log: EventLog, summary: Summary, request: Posted, event: str)
     while time.monotonic() < end:
         for one in log.read(summary.execution_id, after=after):
             after = one.seq
-            if one.name == event and one.payload.get("request") == number:
+            if one.name == event and (not number or one.payload.get("request") == number):
                 return "itself", one.seq
         time.sleep(_POLL)
     _check_signal(log, summary, request)
