@@ -231,6 +231,14 @@ def test_a_child_that_is_cancelled_with_its_caller_is_undone_before_the_caller(t
     assert [step for name, step, _ in undone(calm.log.read("x")) if name == "step.compensated"] == ["a"]
 
 
+def test_a_run_that_is_paused_then_cancelled_then_unpaused_ends_and_so_does_its_child(tmp_path: Path) -> None:
+    runs = Runs(CALLER, tmp_path, [Pause(), Cancel("enough"), Resume()], child=CHILD.encode())
+    for made in (runs.calm, *runs.disturbed()):
+        assert made.state.status == "cancelled"
+        assert all(child.status == "cancelled" for child in made.log.summaries(parent="x"))
+        assert made.state.steps["a"].undone == 1
+
+
 # --- finally -----------------------------------------------------------------------------------------------------------
 
 
