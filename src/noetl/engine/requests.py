@@ -140,6 +140,8 @@ def _pause_children(builder: DecisionBuilder, *, paused: bool) -> None:
         for _, pipe in pipeline_runs(run):
             if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
                 builder.orders.append(PauseChild(pipe.wait.child["execution_id"], paused))
+    # A child that was told to end may be undoing what it did, which a pause holds.
+    builder.orders.extend(PauseChild(child, paused) for child in builder.state.stopped_children)
 
 
 def _on_resume(builder: DecisionBuilder, request: Resume) -> None:

@@ -80,6 +80,7 @@ class Children:
                 found = await self._resume_child(execution_id)
             if isinstance(found, LiveExecution):
                 self.ask(execution_id, Cancel(WITHOUT_PARENT))
+                self.hold_child(execution_id, paused=parent.state.paused)
                 found = await self._wait_for_child(found)
             await self._host.service.record(parent.id, [ChildEnded(execution_id, found)])
         except Exception as error:  # noqa: BLE001  as of a child that is started: nobody may wait for ever
