@@ -251,7 +251,7 @@ async def test_what_was_withdrawn_is_let_go_of_though_no_worker_comes_for_it() -
         for live in gone:
             await server.service.record(live.id, [Cancel()])
         await server._sweep()
-        assert server.dispatcher.ready.length(["gpu"]) == 3
+        assert server.dispatcher.ready.length(["gpu"], [0]) == 3
         await server.worker_api.alive(Heartbeat("worker"))
         given = (await server.worker_api.serve(WorkerMessage("worker", pools=["gpu"], room=2))).assignments
         assert [one.execution_id for one in given] == [wanted[1].id, wanted[2].id]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from test_handing_out import HEAD, until
 
+from noetl.errors import ExecutionStuck
 from noetl.model.events import Event
 from noetl.model.requests import Signal
 from noetl.ports import LogDamaged, StoreFailed
@@ -84,7 +85,7 @@ async def test_a_damaged_log_is_told_once_and_tried_again_after_a_while(capsys: 
     ]
 
 
-async def test_what_is_lost_by_a_mistake_of_ours_is_told_once_and_left_alone_for_a_while(
+async def test_what_a_mistake_of_ours_stops_is_stuck_and_reported_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     react, mistakes = service.react, []
@@ -99,17 +100,15 @@ async def test_what_is_lost_by_a_mistake_of_ours_is_told_once_and_left_alone_for
     log, clock = Log(), Time()
     async with station_of(log, clock) as station:
         live = await start(station)
-        for _ in range(2):  # whoever reports it does so again
-            with pytest.raises(Exception, match="a mistake"):
-                await station.service.record(live.id, [Signal("one")])
-            await asyncio.sleep(0.5)
-            assert live.id not in station.service.live
-            clock.ahead += LATER_S
-            await until(lambda: live.id in station.service.live)
-    assert len(mistakes) == 2
+        with pytest.raises(ExecutionStuck, match="a mistake"):
+            await station.service.record(live.id, [Signal("one")])
+        clock.ahead += 2 * LATER_S
+        await asyncio.sleep(0.5)
+        assert station.service.live[live.id].state.stuck is not None
+    assert len(mistakes) == 1
     said = [line for line in capsys.readouterr().err.splitlines() if live.id in line]
     assert len(said) == 1
-    assert said[0].endswith("RuntimeError: a mistake")
+    assert "is stuck: RuntimeError: a mistake" in said[0]
 
 
 async def test_an_execution_is_not_left_alone_for_a_store_that_was_away(capsys: pytest.CaptureFixture[str]) -> None:
