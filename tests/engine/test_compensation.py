@@ -239,6 +239,23 @@ def test_a_run_that_is_paused_then_cancelled_then_unpaused_ends_and_so_does_its_
         assert made.state.steps["a"].undone == 1
 
 
+RACE = """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: call}, {step: other}]}}
+- {step: call, spec: {policy: {compensation: {kind: shell, cmd: undo}}}, tool: {kind: playbook, path: other%s}}
+- {step: other, tool: {kind: playbook, path: other}, next: {arcs: [{step: bad, cancel: [call]}]}}
+- {step: bad, tool: {kind: wait, seconds: 0.1}, next: {arcs: [{terminate: failed}]}}
+"""
+BRIEF = HEAD.replace("name: test", "name: other") + "- {step: held, tool: {kind: wait, seconds: 0.4}}\n"
+
+
+@pytest.mark.parametrize("timeout", ["", ", spec: {timeout: 0.4}"], ids=["cancelled", "timed out"])
+def test_a_child_that_ends_at_the_moment_at_which_it_is_stopped_is_not_waited_for(tmp_path: Path, timeout: str) -> None:
+    runs = Runs(RACE % timeout, tmp_path, child=BRIEF.encode())
+    for made in (runs.calm, *runs.disturbed()):
+        assert made.state.status == "failed"
+        assert made.state.stopped_children == {}
+
+
 # --- finally -----------------------------------------------------------------------------------------------------------
 
 

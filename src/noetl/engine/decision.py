@@ -11,7 +11,7 @@ import msgspec
 from noetl.engine.fold import apply
 from noetl.engine.net_index import NetIndex
 from noetl.model.events import EVENTS, Event, Fact
-from noetl.model.orders import Order
+from noetl.model.orders import Order, StopChild
 from noetl.model.state import Execution, StepRun
 
 _STATUS = {
@@ -126,6 +126,9 @@ class DecisionBuilder:
         return self._keep(event)
 
     def _keep(self, event: Event) -> Event:
+        stopped = len(self.state.stopped_children)
         self.events.append(event)
         apply(self.state, event)
+        if len(self.state.stopped_children) > stopped:
+            self.orders += [StopChild(child) for child in list(self.state.stopped_children)[stopped:]]
         return event

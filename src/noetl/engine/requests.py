@@ -10,7 +10,7 @@ from noetl.engine.decision import DecisionBuilder
 from noetl.engine.fold_step_events import kept_signals
 from noetl.engine.pipeline_order import order_pipeline, resume_pipeline
 from noetl.lang import schema_problem
-from noetl.model.orders import PauseChild, StopChild
+from noetl.model.orders import PauseChild
 from noetl.model.output import failed, failure, ok
 from noetl.model.requests import (
     Cancel,
@@ -205,7 +205,6 @@ def _wake(builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun)
     elif wait.child is not None:
         message = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
         output = failed(failure("timeout", message, retryable=True))
-        builder.orders.append(StopChild(wait.child["execution_id"]))
     order_pipeline(builder, run, path, pipe, output)
 
 

@@ -68,14 +68,20 @@ class Children:
         self._starting[order.child["execution_id"]] = False
         self._host.spawn(self._child(live, order))
 
-    def await_child(self, live: LiveExecution, execution_id: str) -> None:
-        """Report the end of a child that was told to end before this process had its parent."""
-        self._host.spawn(self._ended_child(live, execution_id))
+    def stop_child(self, live: LiveExecution, execution_id: str) -> None:
+        """Cancel a child execution, now or as soon as it is there, and report its end.
 
-    async def _ended_child(self, parent: LiveExecution, execution_id: str) -> None:
+        Its end may have been reported before, to a pipeline that was stopped with the report in its hands.
+        """
+        if execution_id in self._starting:
+            self._starting[execution_id] = True
+        else:
+            self._host.spawn(self._end_child(live, execution_id))
+
+    async def _end_child(self, parent: LiveExecution, execution_id: str) -> None:
         try:
             found: LiveExecution | Output = failed(failure("cancelled", WITHOUT_PARENT))
-            if self._host.log.summary(execution_id) is not None:
+            if execution_id in self._host.service.live or self._host.log.summary(execution_id) is not None:
                 self.ask(execution_id, Cancel(WITHOUT_PARENT))
                 found = await self._resume_child(execution_id)
             if isinstance(found, LiveExecution):
@@ -85,13 +91,6 @@ class Children:
             await self._host.service.record(parent.id, [ChildEnded(execution_id, found)])
         except Exception as error:  # noqa: BLE001  as of a child that is started: nobody may wait for ever
             self._host.service.give_up(parent.id, error)
-
-    def stop_child(self, execution_id: str) -> None:
-        """Cancel a child execution, now or as soon as it is there."""
-        if execution_id in self._starting:
-            self._starting[execution_id] = True
-        else:
-            self.ask(execution_id, Cancel(WITHOUT_PARENT))
 
     def ask(self, execution_id: str, request: Posted) -> None:
         """Ask something of an execution, wherever it is run."""
@@ -115,7 +114,7 @@ class Children:
         try:
             found = await self._run_child(parent, order.child, order.task_run_id)
             if self._starting.pop(execution_id):
-                self.stop_child(execution_id)
+                self.ask(execution_id, Cancel(WITHOUT_PARENT))
             if isinstance(found, LiveExecution):
                 # What the parent was told while the child was on its way has not reached it.
                 self.hold_child(execution_id, paused=parent.state.paused)
