@@ -31,7 +31,8 @@ def analyze(net: Net, problems: Diagnostics) -> None:
     if any(step.router.synthesize is not None for step in net.steps.values()):
         return  # steps that are made at run time may lead anywhere
     graph = graph_of(net)
-    reached = find_reachable(graph.__getitem__, [net.start])
+    start: NodeId = net.start
+    reached = find_reachable(graph.__getitem__, [start])
     for step in net.steps.values():
         if step.name not in reached and step.name != net.playbook.final_step:
             problems.warning(
