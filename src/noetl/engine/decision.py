@@ -76,9 +76,8 @@ class DecisionBuilder:
     @property
     def gates(self) -> GateWatch:
         """What the gates of the execution wait for; worked out when the first of them is asked, and followed from then on."""
-        index = self.net_index.gate_index
-        if self._gates is None or self._gates.index is not index:
-            self._gates = GateWatch(index, self.state, self.arriving, self._gates)
+        if self._gates is None or self._gates.index is not self.net_index.gate_index:
+            self._gates = self.net_index.watch_gates(self.state, self.arriving, self._gates)
         return self._gates
 
     def expect(self, steps: Iterable[str]) -> None:

@@ -45,7 +45,11 @@ class NetIndex:
 
     def with_plans(self, net: Net, count: int = 1) -> NetIndex:
         """The same with so many plans more."""
-        return NetIndex(net, self.planner, self.planned + count)
+        return type(self)(net, self.planner, self.planned + count)
+
+    def watch_gates(self, state: Execution, arriving: dict[str, int], before: GateWatch | None) -> GateWatch:
+        """What the gates of an execution wait for, as it stands; `before`: the same, before its net grew."""
+        return GateWatch(self.gate_index, state, arriving, before)
 
     def with_gates(self, gates: GateWatch | None) -> NetIndex:
         """The index for one execution, with what its gates wait for."""

@@ -173,15 +173,15 @@ def cancel_run(builder: DecisionBuilder, run: StepRun, why: str) -> None:
         order_pipeline(builder, run, (), run.pipe)
 
 
-def cancel_step(builder: DecisionBuilder, name: str, why: str) -> bool:
-    """End all work of a step, running and parked; whether there was any."""
+def cancel_step(builder: DecisionBuilder, name: str, why: str, *, parked: bool = True) -> bool:
+    """End all work of a step, running and, if wanted, parked; whether there was any."""
     working = builder.gates.runs_of(name)
     for run_id in working:
         cancel_run(builder, builder.state.runs[run_id], why)
-    parked = builder.gates.has_tokens(name)
-    if parked:
+    held = parked and builder.gates.has_tokens(name)
+    if held:
         builder.emit("step.cancelled", name, {"why": why}, parent=builder.last)
-    return bool(working) or parked
+    return bool(working) or held
 
 
 def stop(builder: DecisionBuilder, run: StepRun, path: Path = ()) -> None:
