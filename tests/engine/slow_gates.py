@@ -59,9 +59,10 @@ class SlowWatch(GateWatch):
 
     index: SlowIndex
 
-    def __init__(self, index: SlowIndex, state: Execution, arriving: dict[str, int]) -> None:
+    def __init__(self, index: SlowIndex, state: Execution, arriving: dict[str, int], names: Iterator[str]) -> None:
         self.index, self._state, self.arriving = index, state, arriving
-        self._names: Iterator[str] = iter(())
+        #: what is still to be looked at in this pass
+        self.names = names
 
     @property
     def unrouted(self) -> set[str]:  # type: ignore[override]  # which is followed there
@@ -71,10 +72,10 @@ class SlowWatch(GateWatch):
         return self._state is state
 
     def begin_pass(self) -> None:
-        self._names = iter([*self._state.parked, *self._state.rounds])
+        self.names = iter([*self._state.parked, *self._state.rounds])
 
     def next_in_pass(self) -> str | None:
-        return next(self._names, None)
+        return next(self.names, None)
 
     def recall(self, gate: str, key: object) -> Answer | None:
         return None
@@ -126,4 +127,5 @@ class SlowNetIndex(NetIndex):
 
     def watch_gates(self, state: Execution, arriving: dict[str, int], before: GateWatch | None) -> GateWatch:
         assert isinstance(self.gate_index, SlowIndex)
-        return SlowWatch(self.gate_index, state, arriving)
+        names = before.names if isinstance(before, SlowWatch) else iter(())
+        return SlowWatch(self.gate_index, state, arriving, names)

@@ -63,9 +63,7 @@ def judge(
     return known
 
 
-def _ask(
-    builder: DecisionBuilder, step: Step, rules: Sequence[AdmitRule], token: Token, *, quiet: bool
-) -> Answer:
+def _ask(builder: DecisionBuilder, step: Step, rules: Sequence[AdmitRule], token: Token, *, quiet: bool) -> Answer:
     """Evaluate the rules, up to the first that holds."""
     held: list[bool] = []
     for rule in rules:

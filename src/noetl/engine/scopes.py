@@ -190,7 +190,9 @@ def observe_reads(
     return found
 
 
-def _observe_list(builder: DecisionBuilder, helper: str, names: tuple[str | None, ...], gate: str | None) -> dict[str, Any]:
+def _observe_list(
+    builder: DecisionBuilder, helper: str, names: tuple[str | None, ...], gate: str | None
+) -> dict[str, Any]:
     """Of a long list of steps how many are done, and where they have not been counted, the first of those that count."""
     done = builder.gates.count_done(gate, names) if gate is not None else None
     if done is not None:

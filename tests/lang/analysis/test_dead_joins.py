@@ -75,7 +75,9 @@ def random_net(chance: random.Random) -> tuple[str, dict[str, list[str]]]:
         if arcs:
             parts.append(f"next: {{spec: {{mode: {mode}}}, arcs: [{', '.join(arcs)}]}}")
         if chance.random() < 0.5:
-            waits[f"s{at}"] = names = [f"s{one}" for one in chance.sample(range(count), chance.randint(2, min(4, count)))]
+            waits[f"s{at}"] = names = [
+                f"s{one}" for one in chance.sample(range(count), chance.randint(2, min(4, count)))
+            ]
             asked = ", ".join(f"'{name}'" for name in names)
             parts.append(
                 f'spec: {{policy: {{admit: {{rules: [{{when: "{{{{ all_done([{asked}]) }}}}", then: {{allow: true}}}}]}}}}}}'

@@ -183,7 +183,9 @@ class GateWatch:
         tally.numbers = numbers
         held = entry.places if entry is not None else {}
         places = self.index.places[step]
-        tally.complete = sorted(places[name] for name, tokens in held.items() if len(tokens) >= numbers.get(name, _NEVER))
+        tally.complete = sorted(
+            places[name] for name, tokens in held.items() if len(tokens) >= numbers.get(name, _NEVER)
+        )
 
     # --- tokens on their way -----------------------------------------------------------------------------------------
 
@@ -306,8 +308,6 @@ class GateWatch:
         if event.payload["why"] == "stalled":
             self._release(event.entity_id)
             self._on_status(event)
-        elif event.payload["why"] == "round":
-            self._queue(event.entity_id)
 
     def _on_cancelled(self, event: Event) -> None:
         if event.step_run_id is None:

@@ -78,7 +78,9 @@ class _Exclusions:
 
     def _find_choosers(self, net: Net, in_circle: set[NodeId]) -> set[NodeId]:
         """The steps that run at most once, if no circle leads back to them, and then take one arc."""
-        splits = {step.name for step in net.steps.values() if step.router.mode == "inclusive" and len(step.router.arcs) > 1}
+        splits = {
+            step.name for step in net.steps.values() if step.router.mode == "inclusive" and len(step.router.arcs) > 1
+        }
         # After a split of which a step is not forced through one arc, two tokens may arrive.
         once: dict[NodeId, bool] = {}
         found: set[NodeId] = set()
