@@ -81,6 +81,7 @@ class House:
         faults: float = 0.0,
         die_at: int | None = None,
         after_write: bool = False,
+        index: type[NetIndex] = NetIndex,
     ) -> None:
         self.net = net
         self.id = "x"
@@ -102,7 +103,8 @@ class House:
         self.writes = 0
         self.die_at, self.after_write = die_at, after_write
         self.deaths = 0
-        self.net_index = NetIndex(net, CATALOG)
+        self.index = index
+        self.net_index = index(net, CATALOG)
         self.state: Execution
         self.payload = payload or {}
 
@@ -156,7 +158,7 @@ class House:
         self.deaths += 1
         self.pipes.clear()
         self.alarms.clear()
-        self.net_index = NetIndex(self.net, CATALOG)
+        self.net_index = self.index(self.net, CATALOG)
         if not self.log:
             self.start()
             return

@@ -174,7 +174,7 @@ def test_nothing_is_touched_in_a_tree_as_it_was_read() -> None:
     root = tree("a: [1, {b: 2}]\n")
     assert not is_touched(root)
     assert isinstance(root, MapNode)
-    root.entries[0].todo.append("look")
+    root.entries[0].ask("look")
     assert is_touched(root)
 
 
@@ -468,7 +468,7 @@ class Mutate:
     def do_ask(self) -> None:
         _, found = self.entry()
         if found:
-            found.todo.append("look\nhere")
+            found.ask("look\nhere")
 
     def do_move(self) -> None:
         owner, found = self.entry()

@@ -257,7 +257,7 @@ def test_comments_inside_a_flow_map_survive_its_change() -> None:
     ("change", "rest"),
     [
         (lambda m: m.put(entry("w", make("x\ny\n", near=m))), "w: |\n        x\n        y"),
-        (lambda m: m.entries[0].todo.append("look"), None),
+        (lambda m: m.entries[0].ask("look"), None),
         (lambda m: m.put(entry("w", make("x" * 100, near=m))), "w: " + "x" * 100),
     ],
 )
@@ -349,8 +349,8 @@ def test_a_key_of_more_than_a_thousand_characters_is_marked() -> None:
 
 def test_a_todo_is_said_once() -> None:
     def change(root: Any) -> None:
-        root.entries[1].todo += ["look\nhere", "and there"]
-        at(root, "c", 0).entries[0].todo.append("item")
+        root.entries[1].todo += ("look\nhere", "and there")
+        at(root, "c", 0).entries[0].ask("item")
 
     check(
         "a: 1\n# TODO noetl: look here\nb: 2\nc:\n  # TODO noetl: item\n  - d: 1\n    e: 2\n",

@@ -6,7 +6,7 @@ import pytest
 
 from noetl.lang.loader import load_bytes
 from noetl.lang.reading.node import MapNode, Node, Scalar, plain_value
-from noetl.lang.reading.reader import MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, decode_text, read_yaml
+from noetl.lang.reading.reader import MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES, decode_text, read_yaml
 from noetl.model.diagnostics import Diagnostic, Diagnostics, Source
 from noetl.tools.registry import ToolKinds
 
@@ -365,7 +365,7 @@ def test_of_very_many_problems_the_first_are_told_and_that_there_are_more() -> N
         "a: *b\n",
         "a: &abc 1\nb: *abd\n",
         "a0: &a0 [" + "x," * 1000 + "]\n" + "".join(f"b{n}: *a0\n" for n in range(101)),
-        "a: [" + "1," * 500_001 + "]\n",
+        "a: [" + "1," * (MAX_NODES + 1) + "]\n",
         "? [a]\n: 1\n",
         "a:\n  <<: 1\n",
         "a: \ud800\n",

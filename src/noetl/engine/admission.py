@@ -7,6 +7,7 @@ other are opened one at a time when nothing else can move.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,18 +16,12 @@ from msgspec.structs import replace
 
 from noetl.engine import scopes
 from noetl.engine.decision import DecisionBuilder
+from noetl.engine.gates import Answer, Regions, read_token
 from noetl.errors import TemplateError
 from noetl.expr import failure_of
 from noetl.model.output import Failure, failure
-from noetl.model.playbook import Condition, Join, Step
+from noetl.model.playbook import AdmitRule, Condition, Join, Step
 from noetl.model.state import JoinRound, Token
-
-
-class AdmissionVerdict(msgspec.Struct, frozen=True):
-    """Whether a token is admitted, and what was asked to find that out."""
-
-    allowed: bool
-    saw: list[dict[str, Any]]
 
 
 class Firing(msgspec.Struct, frozen=True):
@@ -48,34 +43,41 @@ class AdmissionError(Exception):
 
 
 def judge(
-    builder: DecisionBuilder,
-    step: Step,
-    token: Token,
-    others: frozenset[str] = frozenset(),
-    *,
-    assume_quiet: bool = False,
-) -> AdmissionVerdict:
-    """Ask the step's rules about a token; `others` are the steps to which further tokens are on their way.
+    builder: DecisionBuilder, step: Step, token: Token, *, arrives: bool = False, assume_quiet: bool = False
+) -> Answer:
+    """Ask the step's rules about a token; `arrives`: it has just come.
 
     `assume_quiet`: what the answer would be if no other token could come.
     """
     rules = step.admission.rules
     if rules is None:
-        return AdmissionVerdict(allowed=True, saw=[])
-    asked: list[dict[str, Any]] = []
+        return True, ()
+    reads = builder.gates.index.gates[step.name]
+    quiet = reads.quiet and (assume_quiet or builder.gates.is_quiet(step.name, arrives=arrives))
+    seen = None if reads.volatile else read_token(token.event, token.args, reads.token)
+    known = builder.gates.recall(step.name, (quiet, seen)) if seen is not None else None
+    if known is None:
+        known = _ask(builder, step, rules, token, quiet=quiet)
+        if seen is not None:
+            builder.gates.keep(step.name, (quiet, seen), known)
+    return known
+
+
+def _ask(builder: DecisionBuilder, step: Step, rules: Sequence[AdmitRule], token: Token, *, quiet: bool) -> Answer:
+    """Evaluate the rules, up to the first that holds."""
+    held: list[bool] = []
     for rule in rules:
         if rule.when is None:
-            return AdmissionVerdict(rule.allow, asked)
+            return rule.allow, tuple(held)
         sight = _guard_scopes(builder, token, rule.when)
-        sight["quiet"] = lambda: assume_quiet or is_quiet(builder, step.name, others)
+        sight["quiet"] = lambda: quiet
         try:
-            holds = rule.when.evaluate(sight)
+            held.append(rule.when.evaluate(sight))
         except TemplateError as error:
             raise AdmissionError(step.name, failure_of(error)) from None
-        asked.append({"when": rule.when.source, "held": holds, "saw": scopes.observe_reads(builder, rule.when, sight)})
-        if holds:
-            return AdmissionVerdict(rule.allow, asked)
-    return AdmissionVerdict(allowed=False, saw=asked)
+        if held[-1]:
+            return rule.allow, tuple(held)
+    return False, tuple(held)
 
 
 def _guard_scopes(builder: DecisionBuilder, token: Token, when: Condition) -> dict[str, Any]:
@@ -84,31 +86,35 @@ def _guard_scopes(builder: DecisionBuilder, token: Token, when: Condition) -> di
     return sight
 
 
-def is_quiet(builder: DecisionBuilder, step: str, others: frozenset[str]) -> bool:
-    """Whether no other token and no running step can still reach this one."""
-    leading = builder.net_index.predecessors(step)
-    state = builder.state
-    if any(run.step in leading and not run.is_afterwork for run in state.runs.values()):
-        return False
-    if any(ended.step in leading for ended in state.boundaries):
-        return False
-    if step in others:
-        return False
-    return not any(name in leading for name in (*state.steps_with_tokens(), *others) if name != step)
+def _describe(
+    builder: DecisionBuilder, step: Step, token: Token, held: Sequence[bool], *, last: bool = False
+) -> list[dict[str, Any]]:
+    """The rules that were asked about a token, and the values they saw, for the record.
+
+    Every token is recorded with them, so of a long list only the numbers are; `last`: there will be no other record.
+    """
+    gate = None if last else step.name
+    asked = []
+    for rule, answer in zip(step.admission.rules or (), held, strict=False):
+        assert rule.when is not None
+        saw = scopes.observe_reads(builder, rule.when, _guard_scopes(builder, token, rule.when), gate=gate)
+        asked.append({"when": scopes.source_of(rule.when), "held": answer, "saw": saw})
+    return asked
 
 
-def arrive(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[str]) -> Firing | None:
+def arrive(builder: DecisionBuilder, step: Step, token: Token) -> Firing | None:
     """A token comes to a step: whether it fires it; None when the token stays or ends here."""
     info = builder.state.steps.get(step.name)
     if step.admission.fire == "once" and info is not None and info.runs:
         builder.emit("step.skipped", step.name, {"from": token.source, "why": "once"}, parent=builder.last)
         return None
     if step.admission.join is not None:
-        return _arrive_at_join(builder, step, step.admission.join, token, others)
-    verdict = judge(builder, step, token, others)
-    if verdict.allowed:
-        return Firing(token, verdict.saw)
-    park(builder, step, token, saw=verdict.saw)
+        return _arrive_at_join(builder, step, step.admission.join, token)
+    allowed, held = judge(builder, step, token, arrives=True)
+    saw = _describe(builder, step, token, held)
+    if allowed:
+        return Firing(token, saw)
+    park(builder, step, token, saw=saw)
     return None
 
 
@@ -117,7 +123,7 @@ def park(builder: DecisionBuilder, step: Step, token: Token, *, saw: list[dict[s
     payload: dict[str, Any] = {"from": token.source}
     if join:
         payload["join"] = True
-    if _asks_for_quiet(step):
+    if asks_for_quiet(step):
         payload["gate"] = True
     if token.args is not None:
         payload["args"] = token.args
@@ -129,12 +135,19 @@ def park(builder: DecisionBuilder, step: Step, token: Token, *, saw: list[dict[s
 def reconsider(builder: DecisionBuilder, step: Step, *, assume_quiet: bool = False) -> Firing | None:
     """Look again at what is parked at a step: whether it fires now, or would if it were quiet."""
     if step.admission.join is not None:
-        return _try_firing(builder, step, step.admission.join, frozenset(), assume_quiet=assume_quiet)
-    for token in builder.state.parked.get(step.name, ()):
-        verdict = judge(builder, step, token, assume_quiet=assume_quiet)
-        if verdict.allowed:
-            return Firing(token, verdict.saw)
+        return _try_firing(builder, step, step.admission.join, assume_quiet=assume_quiet)
+    for token in _unlike_tokens(builder, step):
+        allowed, held = judge(builder, step, token, assume_quiet=assume_quiet)
+        if allowed:
+            return Firing(token, _describe(builder, step, token, held))
     return None
+
+
+def _unlike_tokens(builder: DecisionBuilder, step: Step) -> Sequence[Token]:
+    """The tokens parked at a step; of those about which its rules cannot but say the same, the first."""
+    tokens = builder.state.parked.get(step.name, ())
+    reads = builder.gates.index.gates.get(step.name)
+    return tokens[:1] if reads is not None and not reads.token and not reads.volatile else tokens
 
 
 def last_answers(builder: DecisionBuilder, step: Step) -> list[dict[str, Any]]:
@@ -146,7 +159,8 @@ def last_answers(builder: DecisionBuilder, step: Step) -> list[dict[str, Any]]:
     if not tokens or builder.state.failure is not None:
         return []
     with suppress(AdmissionError):
-        return judge(builder, step, tokens[0]).saw
+        _, held = judge(builder, step, tokens[0])
+        return _describe(builder, step, tokens[0], held, last=True)
     return []
 
 
@@ -159,80 +173,69 @@ def find_mutual_gate(builder: DecisionBuilder) -> tuple[Step, Firing] | None:
     A gate counts if it would be admitted when no other token could come, and if the same is true of every gate whose
     token it waits for. A token that waits for something else keeps all gates closed to which it may still come.
     """
-    held = builder.state.steps_with_tokens()
-    steps = builder.net_index.steps
-    asking = {name for name in held if _asks_for_quiet(steps[name])}
-    blockers = {name: held.keys() & builder.net_index.predecessors(name) - {name} for name in asking}
-    firings = {
-        name: reconsider(builder, steps[name], assume_quiet=True) for name in held if name in _closed(asking, blockers)
-    }
+    steps, regions = builder.net_index.steps, builder.gates.index.regions
+    held = builder.gates.held_steps()
+    asking = [name for name in held if asks_for_quiet(steps[name])]
+    firings = {name: reconsider(builder, steps[name], assume_quiet=True) for name in _closed(asking, held, regions)}
     ready = {name: firing for name, firing in firings.items() if firing is not None}
-    waiting = _closed(set(ready), blockers)
+    waiting = _closed(list(ready), held, regions)
     if not waiting:
         return None
-    first = min((name for name in held if name in waiting), key=held.__getitem__)
-    mutual = tuple(name for name in held if name in blockers[first])
-    return steps[first], replace(ready[first], waited_for=mutual)
+    seqs = builder.state.steps_with_tokens()
+    first = min(waiting, key=seqs.__getitem__)
+    mutual = regions.find_leading(first, [name for name in held if name != first])
+    return steps[first], replace(ready[first], waited_for=tuple(mutual))
 
 
-def _asks_for_quiet(step: Step) -> bool:
+def asks_for_quiet(step: Step) -> bool:
+    """Whether a rule of a step asks for `quiet()`."""
     rules = step.admission.rules or ()
     return any(call.name == "quiet" for rule in rules if rule.when is not None for call in rule.when.calls)
 
 
-def _closed(gates: set[str], blockers: dict[str, set[str]]) -> set[str]:
-    """Those of the gates that, directly and through each other, wait for none but these gates."""
-    kept = set(gates)
-    waits_for: dict[str, list[str]] = {}
-    for name in gates:
-        for blocker in blockers[name]:
-            waits_for.setdefault(blocker, []).append(name)
-    removed = [blocker for blocker in waits_for if blocker not in kept]
-    while removed:
-        for name in waits_for.get(removed.pop(), ()):
-            if name in kept:
-                kept.remove(name)
-                removed.append(name)
-    return kept
+def _closed(gates: list[str], held: list[str], regions: Regions) -> list[str]:
+    """Those of the gates to which no token can come but from these gates."""
+    known = set(gates)
+    following = regions.find_following(name for name in held if name not in known)
+    return [name for name in gates if regions.of[name] not in following]
 
 
 # --- joins -----------------------------------------------------------------------------------------------------------
 
 
-def _arrive_at_join(
-    builder: DecisionBuilder, step: Step, join: Join, token: Token, others: frozenset[str]
-) -> Firing | None:
+def _arrive_at_join(builder: DecisionBuilder, step: Step, join: Join, token: Token) -> Firing | None:
     entry = builder.state.rounds.get(step.name) or JoinRound()
     source = token.source or ""
     swallowed = entry.awaited is not None and (join.rest == "ignore" or source in entry.awaited)
     if swallowed:
         builder.emit("step.skipped", step.name, {"from": source, "why": "round"}, parent=builder.last)
         # With the last of a round the next one begins, for which tokens may have been waiting.
-        return _try_firing(builder, step, join, others)
+        return _try_firing(builder, step, join, arrives=True)
     park(builder, step, token, saw=[], join=True)
-    return _try_firing(builder, step, join, others)
+    return _try_firing(builder, step, join, arrives=True)
 
 
 def _try_firing(
-    builder: DecisionBuilder, step: Step, join: Join, others: frozenset[str], *, assume_quiet: bool = False
+    builder: DecisionBuilder, step: Step, join: Join, *, arrives: bool = False, assume_quiet: bool = False
 ) -> Firing | None:
     entry = builder.state.rounds.get(step.name)
     if entry is None or (entry.awaited is not None and join.rest != "keep"):
         return None
-    holding = [
-        name
-        for name, count in tokens_per_firing(builder, step, join).items()
-        if len(entry.places.get(name, ())) >= count
-    ]
-    if len(holding) < (join.need if join.need is not None else len(join.places)):
+    tokens_per_firing(builder, step, join)
+    complete = builder.gates.tally_of(step.name).complete
+    if len(complete) < (join.need if join.need is not None else len(join.places)):
         return None
-    token = entry.places[holding[-1]][0]
-    verdict = judge(builder, step, token, others, assume_quiet=assume_quiet)
-    return Firing(token, verdict.saw) if verdict.allowed else None
+    token = entry.places[builder.gates.index.place_names[step.name][complete[-1]]][0]
+    allowed, held = judge(builder, step, token, arrives=arrives, assume_quiet=assume_quiet)
+    return Firing(token, _describe(builder, step, token, held)) if allowed else None
 
 
-def tokens_per_firing(builder: DecisionBuilder, step: Step, join: Join) -> dict[str, int]:
-    """How many tokens of each predecessor one firing takes."""
+def tokens_per_firing(builder: DecisionBuilder, step: Step, join: Join) -> Mapping[str, int]:
+    """How many tokens of each predecessor one firing takes; worked out again when what the numbers read has changed."""
+    gates = builder.gates
+    known = gates.tally_of(step.name).numbers
+    if known is not None and (gates.index.numbers[step.name] is not None or not gates.index.is_volatile(step.name)):
+        return known
     numbers: dict[str, int] = {}
     for name, number in join.places.items():
         if isinstance(number, int):
@@ -246,14 +249,15 @@ def tokens_per_firing(builder: DecisionBuilder, step: Step, join: Join) -> dict[
             text = f"`join.from.{name}` must be a whole number of at least 1, not {found!r}"
             raise AdmissionError(step.name, failure("type", text))
         numbers[name] = found
+    gates.set_numbers(step.name, numbers)
     return numbers
 
 
 def plan_firing(builder: DecisionBuilder, step: Step, join: Join) -> dict[str, Any]:
     """What a firing of a join takes, and whose tokens of this round are still to come."""
     places = builder.state.rounds[step.name].places
-    numbers = tokens_per_firing(builder, step, join)
-    take = {name: count for name, count in numbers.items() if len(places.get(name, ())) >= count}
+    numbers, names = tokens_per_firing(builder, step, join), builder.gates.index.place_names[step.name]
+    take = {names[at]: numbers[names[at]] for at in builder.gates.tally_of(step.name).complete}
     missing = [name for name in numbers if name not in take] if join.rest != "keep" else []
     if step.admission.fire == "once":  # there will be no other firing: all that is here goes with this one
         take = {name: len(tokens) for name, tokens in places.items() if tokens}

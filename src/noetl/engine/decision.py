@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from noetl.engine.fold import apply
+from noetl.engine.gates import GateWatch
 from noetl.engine.net_index import NetIndex
 from noetl.model.events import EVENTS, Event, Fact
 from noetl.model.orders import Order, StopChild
@@ -56,6 +57,12 @@ class DecisionBuilder:
         self.refusals: dict[int, str] = {}
         #: the step run whose arcs are being judged
         self.routing = ""
+        #: step → how many tokens are on their way to it
+        self.arriving: dict[str, int] = {}
+        watch = net_index.gate_watch
+        self._gates = watch if watch is not None and watch.follows(state) else None
+        if self._gates is not None:
+            self._gates.arriving = self.arriving
         # The clock may go back, the log never does.
         stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
         self.timestamp = max(stamp, state.timestamp)
@@ -63,7 +70,29 @@ class DecisionBuilder:
     @property
     def decision(self) -> Decision:
         """What was decided."""
-        return Decision(tuple(self.events), tuple(self.orders), self.net_index, self.refusals)
+        net_index = self.net_index.with_gates(self._gates)
+        return Decision(tuple(self.events), tuple(self.orders), net_index, self.refusals)
+
+    @property
+    def gates(self) -> GateWatch:
+        """What the gates of the execution wait for; worked out when the first of them is asked, and followed from then on."""
+        if self._gates is None or self._gates.index is not self.net_index.gate_index:
+            self._gates = self.net_index.watch_gates(self.state, self.arriving, self._gates)
+        return self._gates
+
+    def expect(self, steps: Iterable[str]) -> None:
+        """Tokens are on their way to steps, and are delivered one after the other."""
+        for step in steps:
+            self._count_arriving(step, 1)
+
+    def on_arrival(self, step: str) -> None:
+        """A token is on its way no longer."""
+        self._count_arriving(step, -1)
+
+    def _count_arriving(self, step: str, by: int) -> None:
+        self.arriving[step] = self.arriving.get(step, 0) + by
+        if self._gates is not None:
+            self._gates.on_arriving(step, by)
 
     @property
     def last(self) -> int:
@@ -131,4 +160,6 @@ class DecisionBuilder:
         apply(self.state, event)
         if len(self.state.stopped_children) > stopped:
             self.orders += [StopChild(child) for child in list(self.state.stopped_children)[stopped:]]
+        if self._gates is not None:
+            self._gates.on_event(event)
         return event

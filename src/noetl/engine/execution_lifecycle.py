@@ -32,7 +32,7 @@ def open_execution(builder: DecisionBuilder, request: OpenExecution) -> None:
     builder.emit("playbook.request.evaluated", playbook.path, {}, parent=builder.last)
     start = request.entry_step or builder.net_index.net.start
     builder.emit("workflow.started", playbook.path, {"step": start}, parent=builder.last)
-    routing.arrive(builder, start, Token(None, BEGINNING))
+    routing.deliver(builder, [(start, Token(None, BEGINNING))])
 
 
 def _find_problem(builder: DecisionBuilder, request: OpenExecution) -> dict[str, Any] | None:

@@ -93,8 +93,7 @@ def _fire(entry: JoinRound, payload: dict[str, Any]) -> None:
     """A join has fired: its tokens are used up, and a round may begin in which the rest is dealt with."""
     for name, count in payload["take"].items():
         del entry.places[name][:count]
-    missing = payload.get("missing")
-    entry.awaited = missing or None
+    entry.awaited = dict.fromkeys(payload.get("missing") or (), True) or None
 
 
 def apply_parked(state: Execution, event: Event) -> None:
@@ -120,7 +119,8 @@ def apply_skipped(state: Execution, event: Event) -> None:
             state.steps[step].status = "skipped"
     elif payload["why"] == "round":
         entry = state.rounds[step]
-        entry.awaited = [name for name in entry.awaited or () if name != payload["from"]] or None
+        if entry.awaited is not None and entry.awaited.pop(payload["from"], False) and not entry.awaited:
+            entry.awaited = None
 
 
 def apply_step_started(state: Execution, event: Event) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
+from noetl.engine.gates import GateIndex, GateWatch
 from noetl.expr import find_result_reads, pipeline_values, selects, task_values
 from noetl.model.net import Net, Planner
 from noetl.model.playbook import Step
@@ -20,7 +23,8 @@ class NetIndex:
         #: how many plans of the execution are in it
         self.planned = planned
         self.steps = net.steps
-        self._leading: dict[str, frozenset[str]] = {}
+        #: of an execution whose gates have been asked: what they wait for
+        self.gate_watch: GateWatch | None = None
         self._reads_steps: dict[str, bool] = {}
         self._wants_reference: dict[str, bool] = {}
         #: whether the end of an execution waits for more than its steps: runs may have to be undone, or a last step runs
@@ -41,22 +45,24 @@ class NetIndex:
 
     def with_plans(self, net: Net, count: int = 1) -> NetIndex:
         """The same with so many plans more."""
-        return NetIndex(net, self.planner, self.planned + count)
+        return type(self)(net, self.planner, self.planned + count)
 
-    def predecessors(self, step: str) -> frozenset[str]:
-        """The steps from which a token can still come here."""
-        known = self._leading.get(step)
-        if known is None:
-            # A plan may lead anywhere.
-            found = {one.name for one in self.steps.values() if one.router.synthesize is not None}
-            waiting = [step, *found]
-            while waiting:
-                for incoming in self.net.incoming.get(waiting.pop(), ()):
-                    if incoming.source not in found:
-                        found.add(incoming.source)
-                        waiting.append(incoming.source)
-            known = self._leading[step] = frozenset(found)
-        return known
+    def watch_gates(self, state: Execution, arriving: dict[str, int], before: GateWatch | None) -> GateWatch:
+        """What the gates of an execution wait for, as it stands; `before`: the same, before its net grew."""
+        return GateWatch(self.gate_index, state, arriving, before)
+
+    def with_gates(self, gates: GateWatch | None) -> NetIndex:
+        """The index for one execution, with what its gates wait for."""
+        if gates is self.gate_watch:
+            return self
+        made = copy.copy(self)
+        made.gate_watch = gates
+        return made
+
+    @cached_property
+    def gate_index(self) -> GateIndex:
+        """What the gates of the net read."""
+        return GateIndex(self.net)
 
     def wants_reference(self, step: Step) -> bool:
         """Whether the result of a step is stored whatever its size."""

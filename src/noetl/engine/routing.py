@@ -31,7 +31,7 @@ def route(builder: DecisionBuilder, ended: StepBoundary) -> None:
     builder.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
     for name in payload.get("cancel", ()):
         step_end.cancel_step(builder, name, f"an arc of `{ended.step}` cancels it")
-    _deliver(builder, taken)
+    deliver(builder, taken)
     reconsider_parked(builder)
 
 
@@ -91,7 +91,7 @@ def _match_arcs(
         else:
             sight = scopes.with_steps(builder, scopes.boundary_scopes(builder, ended), arc.when)
             sight["event"] = event
-            note["when"] = arc.when.source
+            note["when"] = scopes.source_of(arc.when)
             note["taken"] = arc.when.evaluate(sight)
             note["saw"] = scopes.observe_reads(builder, arc.when, sight)
         if note["taken"]:
@@ -126,19 +126,20 @@ def _effects(
     return tokens
 
 
-def _deliver(builder: DecisionBuilder, taken: Taken) -> None:
+def deliver(builder: DecisionBuilder, taken: Taken) -> None:
     """Bring the new tokens to their steps; each is judged as it arrives."""
-    for position, (step, token) in enumerate(taken):
-        arrive(builder, step, token, frozenset(later for later, _ in taken[position + 1 :]))
+    builder.expect(name for name, _ in taken)
+    for name, token in taken:
+        _arrive(builder, name, token)
+        builder.on_arrival(name)
 
 
-def arrive(builder: DecisionBuilder, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
-    """Bring one token to a step."""
+def _arrive(builder: DecisionBuilder, name: str, token: Token) -> None:
     if builder.state.failure is not None or builder.state.terminated is not None:
         return
     step = builder.net_index.steps[name]
     try:
-        firing = admission.arrive(builder, step, token, others)
+        firing = admission.arrive(builder, step, token)
         if firing is not None:
             step_start.schedule(builder, step, firing)
     except admission.AdmissionError as refused:
@@ -146,12 +147,13 @@ def arrive(builder: DecisionBuilder, name: str, token: Token, others: frozenset[
 
 
 def reconsider_parked(builder: DecisionBuilder) -> None:
-    """Look once at everything that is parked: something changed that it may have waited for."""
+    """Look once at everything that is parked and that may have waited for what changed; the others would say the same."""
     state = builder.state
-    if state.failure is not None or state.terminated is not None or state.paused:
+    if state.failure is not None or state.terminated is not None or state.paused or not (state.parked or state.rounds):
         return
+    builder.gates.begin_pass()
     try:
-        for name in [*state.parked, *state.rounds]:
+        while (name := builder.gates.next_in_pass()) is not None:
             step = builder.net_index.steps[name]
             firing = admission.reconsider(builder, step)
             while firing is not None:

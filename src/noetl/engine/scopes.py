@@ -10,8 +10,11 @@ from noetl.engine.decision import DecisionBuilder
 from noetl.errors import TemplateError
 from noetl.expr import follow_path, render
 from noetl.model.orders import LoopRow
-from noetl.model.playbook import Step
+from noetl.model.playbook import Condition, Step
 from noetl.model.state import LoopRun, Path, PipelineRun, StepBoundary, StepInfo, StepRun
+
+#: of a condition, what is written to the log: letters of its text, and values that it read, or steps that it asked about
+_MOST_CHARACTERS, _MOST_SEEN = 500, 20
 
 
 def base_scopes(builder: DecisionBuilder, args: Any = None) -> dict[str, Any]:
@@ -66,9 +69,8 @@ def info_of(builder: DecisionBuilder, name: str) -> StepInfo:
     info = state.steps.get(name)
     if info is None:
         return StepInfo(status="")
-    for ended in state.boundaries:
-        if ended.step_run_id == info.run_id != builder.routing:
-            return StepInfo(info.runs, "running", info.run_id, started_at=info.started_at)
+    if state.boundaries and info.run_id != builder.routing and info.run_id in builder.gates.unrouted:
+        return StepInfo(info.runs, "running", info.run_id, started_at=info.started_at)
     return info
 
 
@@ -162,15 +164,47 @@ def boundary_scopes(builder: DecisionBuilder, ended: StepBoundary) -> dict[str, 
     return scopes
 
 
-def observe_reads(builder: DecisionBuilder, value: Any, scopes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that an expression read, short enough for the log; of the steps it asks about, how they stand."""
+def source_of(condition: Condition) -> str:
+    """The text of a condition, short enough for the log."""
+    text = condition.source
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+
+
+def observe_reads(
+    builder: DecisionBuilder, value: Any, scopes: Mapping[str, Any], gate: str | None = None
+) -> dict[str, Any]:
+    """The values that an expression read, short enough for the log; of the steps it asks about, how they stand.
+
+    `gate`: whose rule it is, if the steps of its lists have been counted.
+    """
     found: dict[str, Any] = {}
-    for read in value.reads:
+    for read in value.reads[:_MOST_SEEN]:
         found[".".join(read.path)] = _abbreviate(follow_path(scopes, read.path))
-    for call in value.calls:
+    for call in value.calls[:_MOST_SEEN]:
+        if len(call.args) > _MOST_SEEN:
+            found |= _observe_list(builder, call.name, call.args, gate)
+            continue
         for name in call.args:
-            found[f"{call.name}: {name}"] = info_of(builder, name or "").status or "never ran"
+            found[f"{call.name}: {name}"] = _standing(builder, name)
     return found
+
+
+def _observe_list(
+    builder: DecisionBuilder, helper: str, names: tuple[str | None, ...], gate: str | None
+) -> dict[str, Any]:
+    """Of a long list of steps how many are done, and where they have not been counted, the first of those that count."""
+    done = builder.gates.count_done(gate, names) if gate is not None else None
+    if done is not None:
+        return {helper: f"{done:,} of {len(names):,} done"}
+    is_done = step_helpers(builder)["done"]
+    counted = [name for name in names if is_done(name)]
+    decisive = counted if helper == "any_done" else [name for name in names if not is_done(name)]
+    found: dict[str, Any] = {helper: f"{len(counted):,} of {len(names):,} done"}
+    return found | {f"{helper}: {name}": _standing(builder, name) for name in decisive[:_MOST_SEEN]}
+
+
+def _standing(builder: DecisionBuilder, name: str | None) -> str:
+    return info_of(builder, name or "").status or "never ran"
 
 
 def _abbreviate(value: Any) -> Any:

@@ -173,16 +173,15 @@ def cancel_run(builder: DecisionBuilder, run: StepRun, why: str) -> None:
         order_pipeline(builder, run, (), run.pipe)
 
 
-def cancel_step(builder: DecisionBuilder, name: str, why: str) -> bool:
-    """End all work of a step, running and parked; whether there was any."""
-    working = [run for run in builder.state.runs.values() if run.step == name and not run.is_afterwork]
-    for run in working:
-        cancel_run(builder, run, why)
-    entry = builder.state.rounds.get(name)
-    parked = name in builder.state.parked or (entry is not None and any(entry.places.values()))
-    if parked:
+def cancel_step(builder: DecisionBuilder, name: str, why: str, *, parked: bool = True) -> bool:
+    """End all work of a step, running and, if wanted, parked; whether there was any."""
+    working = builder.gates.runs_of(name)
+    for run_id in working:
+        cancel_run(builder, builder.state.runs[run_id], why)
+    held = parked and builder.gates.has_tokens(name)
+    if held:
         builder.emit("step.cancelled", name, {"why": why}, parent=builder.last)
-    return bool(working) or parked
+    return bool(working) or held
 
 
 def stop(builder: DecisionBuilder, run: StepRun, path: Path = ()) -> None:

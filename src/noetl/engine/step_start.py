@@ -59,8 +59,11 @@ def _payload(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> 
     if step.admission.join is not None:
         taken = admission.plan_firing(builder, step, step.admission.join)
         if step.admission.join.rest == "cancel":
+            # A join may wait for itself: the tokens that are parked there are those of this firing.
             taken["missing"] = [
-                name for name in taken["missing"] if not step_end.cancel_step(builder, name, "the join has fired")
+                name
+                for name in taken["missing"]
+                if not step_end.cancel_step(builder, name, "the join has fired", parked=name != step.name)
             ]
         payload |= taken
         payload["from"] = list(taken["take"])

@@ -211,7 +211,7 @@ class JoinRound(msgspec.Struct):
     #: predecessor → tokens that count for the next firing
     places: dict[str, list[Token]] = {}
     #: it has fired, and the tokens of these predecessors still belong to that round; None between rounds
-    awaited: list[str] | None = None
+    awaited: dict[str, bool] | None = None
 
 
 class StepBoundary(msgspec.Struct):

@@ -106,7 +106,7 @@ class Lowering:
         # Where a migrated file asks already, it may by now ask from another place.
         asked = f"# TODO noetl: {' '.join(text.split())}" in self.problems.source.text
         if at is not None and text not in at.todo and not asked:
-            at.todo.append(text)
+            at.ask(text)
         where = near.alias or (near.start, near.end)
         self.problems.add("legacy-todo", Severity.WARNING, text, where, fix="decide, and remove the comment")
 

@@ -70,7 +70,7 @@ class MapEntry:
         self.value = value
         self.merged = merged
         #: what a person still has to decide here; printed as `# TODO noetl:` comments above the entry
-        self.todo: list[str] = []
+        self.todo: tuple[str, ...] = ()
 
     @property
     def key(self) -> Scalar:
@@ -81,6 +81,10 @@ class MapEntry:
     def key(self, key: Scalar) -> None:
         self._key = key
         self.name = key.text
+
+    def ask(self, text: str) -> None:
+        """Add something that a person has to decide."""
+        self.todo += (text,)
 
 
 class MapNode(NodeBase):

@@ -22,7 +22,8 @@ MAX_DEPTH = 64
 #: of a whole number; far fewer than those from which on Python refuses to convert it
 _MOST_DIGITS = 3_000
 MAX_LINES = 500_000
-MAX_NODES = 500_000
+#: a value takes at most 280 bytes while a file is read, and about 450 in a playbook that is compiled
+MAX_NODES = 1_500_000
 MAX_ALIAS_NODES = 100_000
 
 _SPLIT = "split it into playbooks that call each other with `kind: playbook`"

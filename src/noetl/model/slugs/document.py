@@ -111,7 +111,7 @@ DOCUMENT = (
         "yaml-syntax",
         title="This is not YAML",
         meaning="The text does not follow the rules of YAML, or it goes beyond the limits of what is read: 8,000,000 bytes,"
-        " 500,000 lines or values, 64 levels, and aliases that stand for 100,000 values.",
+        " 500,000 lines, 1,500,000 values, 64 levels, and aliases that stand for 100,000 values.",
         why="Where the structure is in doubt, everything below it would be a guess.",
         mend="Check the indentation, close brackets and quotes, and put templates in quotes.",
         wrong="""
