@@ -62,15 +62,20 @@ class Children:
         self._recursions: dict[str, int] = {}
         #: children on their way, and whether they are to be cancelled when they are there
         self._starting: dict[str, bool] = {}
+        #: children whose end will be reported to their parent
+        self._awaited: set[str] = set()
 
     def start_child(self, live: LiveExecution, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
         self._starting[order.child["execution_id"]] = False
+        self._awaited.add(order.child["execution_id"])
         self._host.spawn(self._child(live, order))
 
     def await_child(self, live: LiveExecution, execution_id: str) -> None:
-        """Report the end of a child that was told to end before this process had its parent."""
-        self._host.spawn(self._ended_child(live, execution_id))
+        """Report the end of a child that was told to end, unless that will be done anyway."""
+        if execution_id not in self._awaited:
+            self._awaited.add(execution_id)
+            self._host.spawn(self._ended_child(live, execution_id))
 
     async def _ended_child(self, parent: LiveExecution, execution_id: str) -> None:
         try:
@@ -81,9 +86,16 @@ class Children:
             if isinstance(found, LiveExecution):
                 self.ask(execution_id, Cancel(WITHOUT_PARENT))
                 found = await self._wait_for_child(found)
-            await self._host.service.record(parent.id, [ChildEnded(execution_id, found)])
+            await self._report_end(parent, execution_id, found)
         except Exception as error:  # noqa: BLE001  as of a child that is started: nobody may wait for ever
             self._host.service.give_up(parent.id, error)
+        finally:
+            self._awaited.discard(execution_id)
+
+    async def _report_end(self, parent: LiveExecution, execution_id: str, output: Output) -> None:
+        # From now on nothing more is reported: whoever asks for the end again needs another report.
+        self._awaited.discard(execution_id)
+        await self._host.service.record(parent.id, [ChildEnded(execution_id, output)])
 
     def stop_child(self, execution_id: str) -> None:
         """Cancel a child execution, now or as soon as it is there."""
@@ -119,12 +131,13 @@ class Children:
                 # What the parent was told while the child was on its way has not reached it.
                 self.hold_child(execution_id, paused=parent.state.paused)
                 found = await self._wait_for_child(found)
-            await self._host.service.record(parent.id, [ChildEnded(execution_id, found)])
+            await self._report_end(parent, execution_id, found)
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks: nobody may wait for ever
             # That the child has not ended is no failure of it: both can be gone on with.
             self._host.service.give_up(parent.id, error)
         finally:
             self._starting.pop(execution_id, None)
+            self._awaited.discard(execution_id)
 
     async def _wait_for_child(self, child: LiveExecution) -> Output:
         """What a child yields, though another server may take it over on the way."""
