@@ -241,8 +241,14 @@ class Simulation:
         effects = Effects(clock, self._new_id, lambda _now: f"child-{next(self.ids)}", lambda: 0.5)
         node = LocalNode(self.settings, self.log, kinds=self.kinds, catalog=CATALOG, effects=effects)
         node.print_line = self.wrong.append
-        node.service.watchers.append(lambda live, _events: self._check_durable(live))
-        node.service.order_receiver = WatchedDispatch(node.service.order_receiver, self._check_durable)
+        log = self.log
+
+        def check_durable(live: LiveExecution) -> None:
+            if not log.died.done():  # in this process, tasks of a dead one may still be there
+                self._check_durable(live)
+
+        node.service.watchers.append(lambda live, _events: check_durable(live))
+        node.service.order_receiver = WatchedDispatch(node.service.order_receiver, check_durable)
         node.service.record = self._delivered_twice(node)  # type: ignore[method-assign]
         async with node:
             for _ in range(MOST_LOSSES):

@@ -9,12 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from noetl.model.output import Output, failed, failure, ok
+from noetl.testing.verification.code_runs import find_effect
 
 
 class InlineCode:
     """Runs the code of generated playbooks in this process: it is ours, and a process for each would take minutes."""
 
     blocks = False
+
+    def find_refusal(self, code: str) -> str:
+        """Why code is not run."""
+        return find_effect(code)
 
     def run_code(self, code: str, given: Mapping[str, Any]) -> Output:
         """What the code yields."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from noetl.drivers.confinement import landlock
+from noetl.drivers.confinement.bounds import Bounds, enforcement_failure
 from noetl.server.core import Catalog
-from noetl.testing.verification.code_runs import find_effect
+from noetl.testing.verification.code_runs import CodeRuns, find_effect
 from noetl.testing.verification.made_up_answers import VARIANTS, MadeUpAnswers, find_words
 from noetl.testing.verification.migration_proof import MigrationProof, MigrationVerifier
 from noetl.tools.registry import ToolKinds
@@ -173,8 +177,72 @@ def test_answers_are_the_same_for_the_same_call_and_others_for_another_seed() ->
         ("result = ().__class__", "it uses `__class__`"),
         ("from datetime import datetime\nresult = str(datetime.now())", "it uses `now`"),
         ("import time\nresult = time.time()", "it uses the clock"),
+        ("import collections\ncollections._sys.exit()", "it uses `_sys`"),
+        ("from typing import sys\nresult = 1", "it imports `sys`"),
+        ("import io\nresult = io.open('x')", "it uses `open`"),
+        ("result = getattr((), 'x')", "it uses `getattr`"),
+        ("result = (x for x in ()).gi_frame.f_builtins", "it uses `f_builtins`"),
+        ("result = row._asdict()", ""),
+        ("import re\nresult = re.compile('a').pattern", ""),
         ("result = (", "it is not Python that can be parsed"),
     ],
 )
 def test_only_code_without_effects_is_run(code: str, effect: str) -> None:
     assert find_effect(code) == effect
+
+
+needs_confinement = pytest.mark.skipif(
+    enforcement_failure(Bounds(strict=True, network=False)) is not None, reason="this kernel cannot confine"
+)
+#: what code does that was not seen to have an effect, with a folder and a port for it
+EFFECTS = (
+    "import os\nos.system('touch {0}/left')\nresult = 1",
+    "open('{0}/left', 'w').write('x')\nresult = 1",
+    "import os\nos.rename('{0}/kept', '{0}/left')\nresult = 1",
+    "result = open('{0}/kept').read()",
+    "import socket\nsocket.create_connection(('127.0.0.1', {1})).send(b'x')\nresult = 1",
+    "import os\nresult = os.environ['PRIVATE']",
+)
+
+
+@needs_confinement
+@pytest.mark.parametrize("code", EFFECTS)
+def test_code_whose_effect_was_not_seen_has_none(tmp_path: Path, code: str) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    home.mkdir()
+    outside.mkdir()
+    (outside / "kept").write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        runs = CodeRuns(Catalog(ToolKinds()), home, {**os.environ, "PRIVATE": "secret"})
+        output = runs.run_code(code.format(outside, server.getsockname()[1]), {})
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert [one.name for one in outside.iterdir()] == ["kept"]
+    assert "secret" not in str(output["data"])
+
+
+@needs_confinement
+def test_code_that_takes_too_long_is_run_no_more(tmp_path: Path) -> None:
+    kinds = Catalog(ToolKinds())
+    verifier = MigrationVerifier(kinds, tmp_path, {}, CodeRuns(kinds, tmp_path, {}, seconds=0.3))
+    endless = SHOW % ("args: {}", "while True: pass")
+    proof = prove(verifier, endless, endless.replace("args", "input"))
+    assert [one.verdict for one in proof.steps] == ["same"]
+    assert "its code was not run, since it took more than 0.3 s" in proof.steps[0].reason
+
+
+def test_code_is_not_run_where_it_cannot_be_confined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    runs = CodeRuns(Catalog(ToolKinds()), tmp_path, {})
+    assert runs.find_refusal("result = 1") == "this machine cannot confine it"
+
+
+@pytest.mark.parametrize("tool", ["{kind: noop}", "{kind: shell, cmd: x}"])
+def test_a_loop_over_very_many_items_is_followed_for_so_many(verifier: MigrationVerifier, tool: str) -> None:
+    text = f"  - {{step: many, loop: {{in: '{{{{ range(2000) | list }}}}', iterator: n}}, tool: {tool}}}\n"
+    proof = verifier.verify_migration(HEAD + text, HEAD + text, Path("proved.yaml").absolute(), VARIANTS[:1])
+    assert [(one.verdict, one.reason) for one in proof.steps] == [
+        ("not compared", "comes after `many`: it takes more than 300 calls")
+    ]
+    assert not proof.problem

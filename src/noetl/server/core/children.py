@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,14 +61,16 @@ class Children:
         self._host = control_plane
         #: the execution that was started → how many came of it because a playbook calls itself
         self._recursions: dict[str, int] = {}
-        #: children on their way, and whether they are to be cancelled when they are there
-        self._starting: dict[str, bool] = {}
+        #: children on their way, how often: one that was lost with its parent may be started again meanwhile
+        self._starting: Counter[str] = Counter()
+        #: those of them that are to be cancelled when they are there
+        self._unwanted: set[str] = set()
         #: children whose end will be reported to their parent
         self._awaited: set[str] = set()
 
     def start_child(self, live: LiveExecution, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
-        self._starting[order.child["execution_id"]] = False
+        self._starting[order.child["execution_id"]] += 1
         self._awaited.add(order.child["execution_id"])
         self._host.spawn(self._child(live, order))
 
@@ -99,10 +102,9 @@ class Children:
 
     def stop_child(self, execution_id: str) -> None:
         """Cancel a child execution, now or as soon as it is there."""
-        if execution_id in self._starting:
-            self._starting[execution_id] = True
-        else:
-            self.ask(execution_id, Cancel(WITHOUT_PARENT))
+        if self._starting[execution_id]:
+            self._unwanted.add(execution_id)
+        self.ask(execution_id, Cancel(WITHOUT_PARENT))
 
     def ask(self, execution_id: str, request: Posted) -> None:
         """Ask something of an execution, wherever it is run."""
@@ -124,20 +126,31 @@ class Children:
     async def _child(self, parent: LiveExecution, order: StartChild) -> None:
         execution_id = order.child["execution_id"]
         try:
-            found = await self._run_child(parent, order.child, order.task_run_id)
-            if self._starting.pop(execution_id):
-                self.stop_child(execution_id)
+            found = await self._begin_child(parent, order)
             if isinstance(found, LiveExecution):
-                # What the parent was told while the child was on its way has not reached it.
-                self.hold_child(execution_id, paused=parent.state.paused)
                 found = await self._wait_for_child(found)
             await self._report_end(parent, execution_id, found)
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks: nobody may wait for ever
             # That the child has not ended is no failure of it: both can be gone on with.
             self._host.service.give_up(parent.id, error)
         finally:
-            self._starting.pop(execution_id, None)
             self._awaited.discard(execution_id)
+
+    async def _begin_child(self, parent: LiveExecution, order: StartChild) -> LiveExecution | Output:
+        """The child as it runs, or why there is none; what the parent was told meanwhile reaches it now."""
+        execution_id = order.child["execution_id"]
+        try:
+            found = await self._run_child(parent, order.child, order.task_run_id)
+            if execution_id in self._unwanted:
+                self.ask(execution_id, Cancel(WITHOUT_PARENT))
+        finally:
+            self._starting[execution_id] -= 1
+            if not self._starting[execution_id]:
+                del self._starting[execution_id]
+                self._unwanted.discard(execution_id)
+        if isinstance(found, LiveExecution):
+            self.hold_child(execution_id, paused=parent.state.paused)
+        return found
 
     async def _wait_for_child(self, child: LiveExecution) -> Output:
         """What a child yields, though another server may take it over on the way."""
