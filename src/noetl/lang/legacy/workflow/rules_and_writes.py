@@ -124,8 +124,9 @@ def _then(doc: Lowering, holder: MapNode, *, told: bool) -> None:
     """`do` and what goes with it stood beside `when`, or right under `else`."""
     loose = [one for one in holder.entries if one.name in _DIRECTIVE]
     then = holder.get("then")
-    if isinstance(then, ListNode) and all(isinstance(item, MapNode) for item in then.items):
-        entries = [one for item in then.items if isinstance(item, MapNode) for one in item.entries]
+    entries = _entries_of_maps(then)
+    if entries is not None:
+        assert then is not None
         doc.report_older("habit", "a list under `then`", "one map", then)
         block = MapNode(entries, then.start, then.end)
         block.changed = True
@@ -140,6 +141,14 @@ def _then(doc: Lowering, holder: MapNode, *, told: bool) -> None:
         holder.take(one.name)
         block.put(one)
     holder.put(entry("then", block, near=loose[0].key))
+
+
+def _entries_of_maps(node: Node | None) -> list[MapEntry] | None:
+    """The entries of a list of maps that can be one map; None: it is no such list."""
+    if not isinstance(node, ListNode) or not all(isinstance(item, MapNode) for item in node.items):
+        return None
+    entries = [one for item in node.items if isinstance(item, MapNode) for one in item.entries]
+    return entries if len({one.name for one in entries}) == len(entries) else None
 
 
 _OF_THE_TASK = frozenset({"output", "outcome", "this", "result", "response"})
