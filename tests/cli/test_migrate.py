@@ -218,7 +218,12 @@ def test_verify_runs_no_tool_of_a_plugin(shell: Shell, folder: Path) -> None:
         (folder / "site" / "tool_mark.py").write_text(source % (effect_free, how))
         (folder / "old.yaml").write_text(text)
         done = subprocess.run(
-            shell.command("migrate", "--verify", "old.yaml"), env=environment, cwd=folder, capture_output=True, text=True, check=False
+            shell.command("migrate", "--verify", "old.yaml"),
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert "compared on made-up answers" in done.stderr, done.stderr
         assert not (folder / "left").exists()

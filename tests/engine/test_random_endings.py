@@ -123,7 +123,9 @@ def _make_next(chance: random.Random, number: int, count: int) -> list[str]:
         target = chance.randrange(count)
         guard = "" if target > number else ", when: '{{ ctx.n < 8 }}'"
         if target > number and chance.random() < 0.4:
-            guard = chance.choice([", when: true", ", when: '{{ ctx.n is odd }}'", ", when: \"{{ event.name == 'step.failed' }}\""])
+            guard = chance.choice(
+                [", when: true", ", when: '{{ ctx.n is odd }}'", ", when: \"{{ event.name == 'step.failed' }}\""]
+            )
         extra = f", cancel: [s{chance.randrange(count)}]" if chance.random() < 0.15 else ""
         arcs.append(f"{{step: s{target}{guard}{extra}, set: {{ctx.n: '{{{{ ctx.n | default(0) + 1 }}}}'}}}}")
     if chance.random() < 0.1:
@@ -171,9 +173,7 @@ def _check_undone(net: Net, events: list[Event], state: Execution, seed: object)
         and net.steps[event.entity_id].compensation is not None
     ]
     assert ended == wanted, f"{seed}: the ends that are to be undone"
-    begun = [
-        (event.payload["run"], event.iteration) for event in events if event.name == "step.compensating"
-    ]
+    begun = [(event.payload["run"], event.iteration) for event in events if event.name == "step.compensating"]
     assert len(begun) == len(set(begun)), f"{seed}: a run is undone twice"
     over = [event.name for event in events if event.name in ("step.compensated", "step.compensation.failed")]
     assert len(over) == len(begun), f"{seed}: a compensation has no end"
@@ -184,7 +184,14 @@ def _check_undone(net: Net, events: list[Event], state: Execution, seed: object)
         for event in events
         if "compensation" in event.payload and (first or last or len(events) + 1) > event.seq
     ]
-    how = next((event.payload["event"]["status"] for event in events if event.name == "step.scheduled" and "event" in event.payload), state.status)
+    how = next(
+        (
+            event.payload["event"]["status"]
+            for event in events
+            if event.name == "step.scheduled" and "event" in event.payload
+        ),
+        state.status,
+    )
     assert begun == (before_end[::-1] if how != "completed" else []), f"{seed}: what is undone, and in which order"
 
 
@@ -207,12 +214,16 @@ def _check_around(net: Net, events: list[Event], seed: object) -> None:
             last_of[event.step_run_id or ""] = event.seq
     scheduled = {event.step_run_id or "": event for event in events if event.name == "step.scheduled"}
     ends = Counter(
-        event.step_run_id for event in events if event.name in ("step.done", "step.failed", "step.cancelled") and event.step_run_id
+        event.step_run_id
+        for event in events
+        if event.name in ("step.done", "step.failed", "step.cancelled") and event.step_run_id
     )
     for run, event in scheduled.items():
         step = net.steps[event.entity_id]
         assert ends[run] == 1, f"{seed}: {run} has {ends[run]} ends"
-        end = next(e for e in events if e.step_run_id == run and e.name in ("step.done", "step.failed", "step.cancelled"))
+        end = next(
+            e for e in events if e.step_run_id == run and e.name in ("step.done", "step.failed", "step.cancelled")
+        )
         if step.cleanup:
             first = step.cleanup[0].name
             assert len(tasks.get((run, first), ())) == 1, f"{seed}: `finally` of {run}, which ended with {end.name}"
@@ -227,7 +238,9 @@ def _check_last(net: Net, events: list[Event], seed: object) -> None:
     fired = [event for event in events if event.name == "step.scheduled" and event.entity_id == final]
     assert len(fired) == (final is not None), f"{seed}: the step that runs last"
     for event in events[fired[0].seq :] if fired else ():
-        assert event.entity_id.partition(".")[0] in (final, "test") or event.name == "step.closed", f"{seed}: {event.name} of {event.entity_id} after the last step began"
+        assert event.entity_id.partition(".")[0] in (final, "test") or event.name == "step.closed", (
+            f"{seed}: {event.name} of {event.entity_id} after the last step began"
+        )
 
 
 def signals() -> list[Signal]:

@@ -246,3 +246,13 @@ def test_a_loop_over_very_many_items_is_followed_for_so_many(verifier: Migration
         ("not compared", "comes after `many`: it takes more than 300 calls")
     ]
     assert not proof.problem
+
+
+@pytest.mark.parametrize("name", ["vars", "steps", "step", "keychain", "iter", "output", "event"])
+def test_a_workload_may_have_any_name_and_any_value(verifier: MigrationVerifier, name: str) -> None:
+    """Older engines had no reserved words; whatever stands there, the comparison goes on or says where it ended."""
+    for value in ("null", "3", "[1]", "{a: null}"):
+        head = HEAD.replace("workload: {", f"workload: {{{name}: {value}, ")
+        text = chain(REQUEST, "ask.total", word="input").replace("next: [{step: show}]", "next: {arcs: [{step: show}]}")
+        proof = verifier.verify_migration(head + text, head + text, Path("proved.yaml").absolute(), VARIANTS[:1])
+        assert {one.verdict for one in proof.steps} <= {"same", "different", "not compared"}

@@ -134,3 +134,11 @@ def test_a_list_under_then_whose_keys_repeat_stays_a_list() -> None:
     once = "{else: {then: [{do: retry}, {attempts: 3}]}}"
     text, _ = migrated(PREV % (once, "{{ output.data }}"))
     assert "then: {do: retry, attempts: 3}" in text
+
+
+@pytest.mark.parametrize(
+    "rule", ["{else: null, do: break}", "{else: {}, do: break}", "{else: null, then: {do: break}}"]
+)
+def test_what_stands_beside_else_belongs_below_it(rule: str) -> None:
+    text, _ = migrated(PREV % (rule, "{{ output.data }}"))
+    assert "else: {then: {do: break}}" in text

@@ -139,9 +139,7 @@ class CodeRuns:
 
     blocks = True
 
-    def __init__(
-        self, catalog: Catalog, home: Path, environment: dict[str, str], *, seconds: float = _SECONDS
-    ) -> None:
+    def __init__(self, catalog: Catalog, home: Path, environment: dict[str, str], *, seconds: float = _SECONDS) -> None:
         self._catalog = catalog
         self._home = home
         self._environment = environment

@@ -36,6 +36,8 @@ _MOST_MOVES = 300
 #: calls and iterations of a run
 MOST_CALLS = 300
 _FAILED = object()
+#: what values of any shape in any place of an older text may lead to
+_UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class OlderFailure(Exception):
@@ -83,6 +85,8 @@ class OlderRun:
                 self._step(step, self._waiting.pop(name))
             except NotUnderstood as error:
                 self.trace.stopped = f"`{name}`: {error}"
+            except _UNFORESEEN as error:
+                self.trace.stopped = f"`{name}`: it cannot be followed ({type(error).__name__})"
         else:
             self.trace.stopped = f"it takes more than {_MOST_STEPS} steps"
         self.trace.ctx = {**self.names.results, **self.names.ctx}
