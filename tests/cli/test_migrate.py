@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -197,3 +199,31 @@ def test_verify_runs_no_code_that_has_effects(noetl: Noetl, folder: Path) -> Non
     assert result.code == 0, result.err
     assert "its code was not run, since it imports `pathlib`" in result.err
     assert not (folder / "left").exists()
+
+
+def test_verify_runs_no_tool_of_a_plugin(shell: Shell, folder: Path) -> None:
+    about = folder / "site" / "marking-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: marking\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[noetl.tools]\nmark = tool_mark\n")
+    source = (
+        "from pathlib import Path\nfrom noetl.plugin import *\n"
+        "KIND = ToolKind(name='mark', doc='d', keys={}, input=InputRole.CONFIGURES, output='x', effect_free=%s)\n"
+        f"%sdef run(call, world):\n    Path({str(folder / 'left')!r}).touch()\n    return ok(1)\n"
+    )
+    paths = os.pathsep.join([str(folder / "site"), shell.environment["PYTHONPATH"]])
+    environment = {**shell.environment, "PYTHONPATH": paths, "NOETL_HOME": str(folder / "home")}
+    text = OLD + "    next: [{step: marked}]\n  - {step: marked, tool: {kind: mark}}\n"
+    for effect_free, how in (("False", "async "), ("True", "")):
+        (folder / "site" / "tool_mark.py").write_text(source % (effect_free, how))
+        (folder / "old.yaml").write_text(text)
+        done = subprocess.run(
+            shell.command("migrate", "--verify", "old.yaml"),
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "compared on made-up answers" in done.stderr, done.stderr
+        assert not (folder / "left").exists()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from noetl.model.output import Output, failed, failure, ok
+from noetl.testing.verification.code_runs import find_effect
 
 
 class InlineCode:
@@ -16,6 +17,10 @@ class InlineCode:
 
     blocks = False
     refusal = ""
+
+    def find_refusal(self, code: str) -> str:
+        """Why code is not run."""
+        return find_effect(code)
 
     def run_code(self, code: str, given: Mapping[str, Any]) -> Output:
         """What the code yields."""

@@ -125,3 +125,20 @@ def test_a_cause_to_retry_is_a_kind_of_error_alone_or_in_a_list(said: str, kinds
     text, todo = migrated(f"workflow: [{{step: a, tool: {{kind: http, url: u, retry: {{retry_on: {said}}}}}}}]\n")
     assert f"output.error.kind in {kinds}" in text
     assert todo == []
+
+
+def test_a_list_under_then_whose_keys_repeat_stays_a_list() -> None:
+    rules = "{else: {then: [{do: retry}, {do: break}]}}"
+    text, _ = migrated(PREV % (rules, "{{ output.data }}"))
+    assert "then: [{do: retry}, {do: break}]" in text
+    once = "{else: {then: [{do: retry}, {attempts: 3}]}}"
+    text, _ = migrated(PREV % (once, "{{ output.data }}"))
+    assert "then: {do: retry, attempts: 3}" in text
+
+
+@pytest.mark.parametrize(
+    "rule", ["{else: null, do: break}", "{else: {}, do: break}", "{else: null, then: {do: break}}"]
+)
+def test_what_stands_beside_else_belongs_below_it(rule: str) -> None:
+    text, _ = migrated(PREV % (rule, "{{ output.data }}"))
+    assert "else: {then: {do: break}}" in text

@@ -3,6 +3,8 @@
 import pytest
 from migrating import migrated
 
+from noetl.lang.legacy.name_rewrite import ChainRename, names_in, rewrite
+
 STEPS = """\
 workflow:
   - step: a
@@ -91,3 +93,16 @@ RULE = "workflow: [{step: a, tool: {kind: %s, spec: {policy: {rules: [{when: '{{
 def test_the_status_of_an_error_is_that_of_the_response_or_told(kind: str, read: str, written: str, told: int) -> None:
     text, todo = migrated(RULE % (kind, read))
     assert ("{{ " + written + " }}" in text, len(todo)) == (True, told)
+
+
+@pytest.mark.parametrize("text", ["{{ context.a }}{% x", "{% set a", "{{ context.a }} {% for b in c"])
+def test_a_tag_that_does_not_end_is_left_to_the_author(text: str) -> None:
+    assert names_in(text) >= ({"context"} if "context" in text else set())
+
+
+def test_names_that_a_template_binds_are_its_own_where_they_are_bound() -> None:
+    text = "{{ a }}{% for a in a if a.x %}{{ a }}{{ loop }}{% set b = b %}{{ b }}{% endfor %}{{ a }}{{ b }}{{ loop }}"
+    free = "{{ F }}{% for a in F if a.x %}{{ a }}{{ loop }}{% set b = F %}{{ b }}{% endfor %}{{ F }}{{ F }}{{ F }}"
+    assert rewrite(text, lambda _chain: ChainRename(1, "F")) == free
+    many = "".join(f"{{% set a{number} = b %}}" for number in range(20_000))
+    assert names_in(many) == {"b"}, "as long as the template, not as long as all that it binds at each of its names"

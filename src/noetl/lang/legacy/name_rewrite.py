@@ -7,7 +7,8 @@ Jinja2's own lexer cuts the text into tokens; a *chain* is a name with the attri
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import islice
@@ -97,8 +98,7 @@ def rewrite(text: str, rename: Renamer) -> str:
     out = [value for _, value in tokens]
     at = 0
     while at < len(tokens):
-        kind, value = tokens[at]
-        if kind == "name" and value not in local[at] and _starts_chain(tokens, at):
+        if tokens[at][0] == "name" and at not in local and _starts_chain(tokens, at):
             at = _rewrite_chain(tokens, at, rename, out)
         else:
             at += 1
@@ -235,41 +235,66 @@ def _next(tokens: tuple[Token, ...], words: Iterator[int]) -> Token:
     return tokens[at] if at is not None else ("", "")
 
 
-def _find_locals(tokens: tuple[Token, ...]) -> dict[int, frozenset[str]]:
-    """By position of a token that is a name, the names bound there by `{% for %}` and `{% set %}`, Jinja2's `loop` included."""
-    scopes: list[set[str]] = [set()]
-    seen: dict[int, frozenset[str]] = {}
+def _find_locals(tokens: tuple[Token, ...]) -> set[int]:
+    """The positions of names that are bound there by `{% for %}` or `{% set %}`, Jinja2's `loop` included."""
+    bound = _Bound()
+    found: set[int] = set()
     at = 0
     while at < len(tokens):
         if tokens[at][0] == "block_begin":
-            at = _read_block(tokens, at, scopes, seen)
-        elif tokens[at][0] == "name":
-            seen[at] = frozenset().union(*scopes)
+            at = _read_block(tokens, at, bound, found)
+        elif tokens[at][0] == "name" and tokens[at][1] in bound:
+            found.add(at)
         at += 1
-    return seen
+    return found
 
 
-def _read_block(tokens: tuple[Token, ...], at: int, scopes: list[set[str]], seen: dict[int, frozenset[str]]) -> int:
+class _Bound:
+    """The names that are bound at one place of a template: those of each `{% for %}` around it, and of `{% set %}`."""
+
+    def __init__(self) -> None:
+        self._scopes: list[set[str]] = [set()]
+        self._count: Counter[str] = Counter()
+
+    def __contains__(self, name: str) -> bool:
+        return self._count[name] > 0
+
+    def open(self) -> None:
+        """A loop begins."""
+        self._scopes.append(set())
+
+    def close(self) -> None:
+        """A loop ends."""
+        if len(self._scopes) > 1:
+            self._count.subtract(self._scopes.pop())
+
+    def bind(self, names: Iterable[str]) -> None:
+        """Bind names for the rest of the innermost loop."""
+        new = set(names) - self._scopes[-1]
+        self._scopes[-1] |= new
+        self._count.update(new)
+
+
+def _read_block(tokens: tuple[Token, ...], at: int, bound: _Bound, found: set[int]) -> int:
     """Note what a block binds; the position of its last token."""
-    end = next((one for one in range(at, len(tokens)) if tokens[one][0] == "block_end"), len(tokens) - 1)
+    end = next((one for one in range(at, len(tokens)) if tokens[one][0] == "block_end"), len(tokens))
     words = [*_words(tokens, range(at + 1, end))]
     word = tokens[words[0]][1] if words else ""
-    if word == "endfor" and len(scopes) > 1:
-        scopes.pop()
-    around = frozenset().union(*scopes)
-    seen.update(dict.fromkeys(words, around))
+    if word == "endfor":
+        bound.close()
+    found.update(one for one in words if tokens[one][1] in bound)
     if word in ("for", "set"):
         parting = ("name", "in") if word == "for" else ("operator", "=")
         until = next((one for one in words if tokens[one] == parting), end)
-        bound = {tokens[one][1] for one in words[1:] if one < until and _starts_chain(tokens, one, binding=True)}
-        seen.update({one: around | bound for one in words if one < until})
-        if word == "set":
-            scopes[-1] |= bound
-        else:
-            scopes.append(bound | {"loop"})
-            # The filter of a loop sees its elements; what it goes over does not.
-            condition = next((one for one in words if one > until and tokens[one] == ("name", "if")), end)
-            seen.update({one: around | bound for one in words if one > condition})
+        new = {tokens[one][1] for one in words[1:] if one < until and _starts_chain(tokens, one, binding=True)}
+        # The filter of a loop sees its elements; what it goes over does not.
+        condition = next((one for one in words if one > until and tokens[one] == ("name", "if")), end)
+        seeing = [one for one in words if one < until or (word == "for" and one > condition)]
+        found.update(one for one in seeing if tokens[one][1] in new)
+        if word == "for":
+            bound.open()
+            new |= {"loop"}
+        bound.bind(new)
     return end
 
 

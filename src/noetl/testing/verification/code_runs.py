@@ -1,20 +1,21 @@
-"""CodeRuns: Python code of a playbook in a verification: run where the kernel confines it, once for the same code and input.
+"""CodeRuns: Python code of a playbook in a verification: run where it is confined, once for the same code and input.
 
-Code that may have effects is not run, and on a machine that cannot confine it none is. Its answers are made up then, as
-those of all other tools are.
+Whose playbook it is nobody knows. So code runs only where the system keeps it from files, processes and other machines,
+and not for long. Code that asks for any of them is not run at all: its answers are made up, as those of all other tools are.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from noetl.drivers.confinement import bounds_of, enforcement_failure
+from noetl.drivers.confinement.bounds import Bounds, enforcement_failure
 from noetl.model.diagnostics import Span
 from noetl.model.output import Output, failed, failure, ok
 from noetl.server.core import Catalog
@@ -29,11 +30,31 @@ NOWHERE = Span(1, 1, 1, 1)
 _PURE = frozenset(
     {"__future__", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum",
      "fractions", "functools", "hashlib", "heapq", "html", "io", "itertools", "json", "math", "operator", "re", "statistics",
-     "string", "textwrap", "typing", "unicodedata", "urllib.parse", "zlib"}
+     "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse", "zlib"}
 )  # fmt: skip
 _EFFECTS = frozenset(
-    {"open", "exec", "eval", "compile", "__import__", "input", "breakpoint", "globals", "locals", "setattr", "delattr"}
-)
+    {"open", "exec", "eval", "compile", "__import__", "input", "breakpoint", "globals", "locals", "vars", "getattr",
+     "setattr", "delattr", "context"}
+)  # fmt: skip
+#: the clock, ways out of a module, and ways from a value to the interpreter that runs the code
+_EFFECTS_BELOW = frozenset(
+    {"now", "today", "utcnow", "open", "modules", "system", "gi_frame", "cr_frame", "ag_frame", "tb_frame", "f_back",
+     "f_builtins", "f_globals", "f_locals"}
+)  # fmt: skip
+#: what named tuples offer
+_HARMLESS = frozenset({"_asdict", "_fields", "_make", "_replace"})
+#: what code may take: seconds for one run, megabytes, and how many codes of a playbook may take too long
+_SECONDS, _MEMORY_MB, _MOST_SLOW = 3.0, 1_024, 3
+#: how a run says that it took too much
+_TOO_MUCH = frozenset({"timeout", "limit"})
+
+
+#: what the process of code may not do
+_SPEC = {
+    "isolation": "strict",
+    "network": "off",
+    "limits": {"memory_mb": _MEMORY_MB, "output_bytes": 1_000_000, "processes": 1},
+}
 
 
 class CodeRunner(Protocol):
@@ -42,9 +63,8 @@ class CodeRunner(Protocol):
     #: whether running code takes so long that an event loop has to leave it to a thread
     blocks: bool
 
-    @property
-    def refusal(self) -> str:
-        """Why no code can be run here; an empty text if it can."""
+    def find_refusal(self, code: str) -> str:
+        """Why code is not run; an empty text if it is."""
 
     def run_code(self, code: str, given: Mapping[str, Any]) -> Output:
         """What the code yields for its input."""
@@ -58,39 +78,51 @@ def answer_code(
     call: tuple[str, str, str],
     number: int,
 ) -> Output:
-    """What a python task yields: its code is run if it has no effects and can be confined, else its answer is made up."""
-    if runner.refusal or find_effect(code):
-        return answers.make_answer("python", call, number).to_output()
-    return runner.run_code(code, given)
-
-
-@lru_cache(maxsize=1)
-def _find_refusal() -> str:
-    """Why this machine cannot confine code."""
-    problem = enforcement_failure(bounds_of(_CONFINED))
-    return "" if problem is None else "this machine cannot confine it"
+    """What a python task yields: its code is run unless the runner refuses it, else its answer is made up."""
+    if not runner.find_refusal(code):
+        output = runner.run_code(code, given)
+        if not runner.find_refusal(code):
+            return output
+    return answers.make_answer("python", call, number).to_output()
 
 
 @lru_cache(maxsize=1_000)
 def find_effect(code: str) -> str:
-    """What in the code may have an effect, or may differ from run to run; an empty text if nothing does."""
+    """What in the code may have an effect, or may differ from run to run; an empty text if nothing does.
+
+    It keeps code apart that is worth running; that no code has an effect is for the confinement to see to.
+    """
     try:
         tree = ast.parse(f"def _task():\n{_indent(code)}" if _returns(code) else code)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "it is not Python that can be parsed"
-    for node in ast.walk(tree):
-        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or "."] if isinstance(node, ast.ImportFrom) else []
-        strange = next((name for name in names if name not in _PURE), "")
-        if strange:
-            return f"it imports `{strange}`"
-        if isinstance(node, ast.Name) and (node.id in _EFFECTS or node.id == "context"):
-            return f"it uses `{node.id}`"
-        if isinstance(node, ast.arg) and node.arg in ("context", "results"):
-            return f"it uses `{node.arg}`"
-        if isinstance(node, ast.Attribute) and (node.attr.startswith("__") or node.attr in ("now", "today", "utcnow")):
-            return f"it uses `{node.attr}`"
-    return ""
+    return next((said for node in ast.walk(tree) if (said := _effect_of(node))), "")
+
+
+def _effect_of(node: ast.AST) -> str:
+    """The same of one part of the code."""
+    strange = next((name for name in _imported(node) if name not in _PURE), "")
+    if strange:
+        return f"it imports `{strange}`"
+    if isinstance(node, ast.Name) and node.id in _EFFECTS:
+        return f"it uses `{node.id}`"
+    if isinstance(node, ast.arg) and node.arg in ("context", "results"):
+        return f"it uses `{node.arg}`"
+    if not isinstance(node, ast.Attribute):
+        return ""
+    if node.attr in _EFFECTS_BELOW or (node.attr.startswith("_") and node.attr not in _HARMLESS):
+        return f"it uses `{node.attr}`"
+    return "it uses the clock" if isinstance(node.value, ast.Name) and node.value.id == "time" else ""
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """The modules that a statement imports; one that a module has imported itself is one, too."""
+    if isinstance(node, ast.Import):
+        return [one.name for one in node.names]
+    if isinstance(node, ast.ImportFrom):
+        parts = [one.name for one in node.names if one.name in sys.stdlib_module_names or one.name.startswith("_")]
+        return [node.module or ".", *(name for name in parts if name != node.module)]
+    return []
 
 
 def _returns(code: str) -> bool:
@@ -102,25 +134,32 @@ def _indent(code: str) -> str:
     return "\n".join(f"    {line}" for line in code.splitlines())
 
 
-#: what code in a verification may not do, whatever `find_effect` has overlooked
-_CONFINED = {"isolation": "strict", "network": "off", "limits": {"cpu_s": 10, "memory_mb": 1000}}
-
-
 class CodeRuns:
-    """Runs code as a task of a playbook of its own, in a process that is strictly confined."""
+    """Runs code as a task of a playbook of its own, in a process that can reach no files, processes or machines."""
 
     blocks = True
 
-    def __init__(self, catalog: Catalog, home: Path, environment: dict[str, str]) -> None:
+    def __init__(self, catalog: Catalog, home: Path, environment: dict[str, str], *, seconds: float = _SECONDS) -> None:
         self._catalog = catalog
         self._home = home
         self._environment = environment
+        self._seconds = seconds
         self._known: dict[bytes, Output] = {}
+        self._slow: set[str] = set()
 
-    @property
-    def refusal(self) -> str:
-        """See the protocol."""
-        return _find_refusal()
+    @cached_property
+    def _unconfined(self) -> str:
+        """Why this machine cannot confine code; an empty text if it can."""
+        problem = enforcement_failure(Bounds(strict=True, network=False))
+        return "" if problem is None else "this machine cannot confine it"
+
+    def find_refusal(self, code: str) -> str:
+        """Why code is not run; an empty text if it is."""
+        if code in self._slow:
+            return f"it took more than {self._seconds:g} s, or more memory than it may"
+        if len(self._slow) >= _MOST_SLOW:
+            return "other code of the playbook took too long"
+        return self._unconfined or find_effect(code)
 
     def run_code(self, code: str, given: Mapping[str, Any]) -> Output:
         """What the code yields for its input."""
@@ -128,6 +167,8 @@ class CodeRuns:
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._run(code, given)
+            if known["error"] is not None and known["error"]["kind"] in _TOO_MUCH:
+                self._slow.add(code)
         return known
 
     def _run(self, code: str, given: Mapping[str, Any]) -> Output:
@@ -137,8 +178,8 @@ class CodeRuns:
             "apiVersion": "noetl.io/v2",
             "kind": "Playbook",
             "metadata": {"name": "code"},
-            "executor": {"spec": _CONFINED},
             "workload": {"given": dict(given)},
+            "executor": {"spec": {**_SPEC, "timeout": self._seconds}},
             "workflow": [{"step": "start", "tool": {"kind": "python", "code": code, "input": read}}],
         }
         source, loaded = self._catalog.read(self._home / "code.yaml", msgspec.json.encode(document))

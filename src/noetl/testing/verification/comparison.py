@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from noetl.testing.verification.run_trace import CallKey, RunTrace, TracedCall
 _VOLATILE = frozenset({"elapsed", "execution_id"})
 #: how a task that is not run shows the secrets that it would get
 _MASK = "‹secret"
+_MASKED = re.compile("‹secret[^›]*›")
 
 
 class RunDifference(msgspec.Struct, frozen=True):
@@ -123,6 +125,8 @@ def _norm(value: Any) -> Any:
         return {str(key): _norm(part) for key, part in value.items() if key not in _VOLATILE}
     if isinstance(value, list | tuple):
         return [_norm(part) for part in value]
+    if isinstance(value, str) and _MASK in value:
+        return _MASKED.sub(SECRET, value)
     return ("bool", value) if isinstance(value, bool) else value
 
 

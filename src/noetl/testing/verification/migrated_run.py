@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,19 +16,26 @@ from noetl.model.output import Output
 from noetl.model.playbook import Playbook, Task
 from noetl.ports import Call, World
 from noetl.testing.case_runner import CaseOutcome, CaseRunner
-from noetl.testing.mocked_tools import PREFIX, MockedTools, mask_secrets
+from noetl.testing.mocked_tools import PREFIX, CaseError, MockedTools, mask_secrets
 from noetl.testing.mocks import Cassette
-from noetl.testing.test_file import LIMIT, NOW, Case
+from noetl.testing.test_file import NOW, Case
 from noetl.testing.verification.code_runs import NOWHERE, CodeRunner, answer_code
-from noetl.testing.verification.made_up_answers import MADE_UP, MadeUpAnswers
+from noetl.testing.verification.made_up_answers import MadeUpAnswers
+from noetl.testing.verification.older_run import MOST_CALLS
 from noetl.testing.verification.run_trace import RunTrace, TracedCall, view_call
 
-_ANSWERED = MADE_UP | {"python"}
+#: kinds that have no effects outside of the run; of all others, those of plugins too, no task runs
+_REAL = frozenset({"noop", "wait", "workbook"})
+#: calls of a run; an older text is followed for fewer of them
+_MOST_CALLS = 2 * MOST_CALLS
 
 
-def run_migrated(runner: CaseRunner, answers: MadeUpAnswers, code: CodeRunner, payload: Mapping[str, Any]) -> RunTrace:
-    """Run a migrated playbook; what it read and published."""
-    case = Case("verification", NOWHERE, dict(payload), (), (), NOW, LIMIT, None)
+def run_migrated(
+    runner: CaseRunner, answers: MadeUpAnswers, code: CodeRunner, payload: Mapping[str, Any], ends: float
+) -> RunTrace:
+    """Run a migrated playbook, until `ends` at most; what it read and published."""
+    left = max(1.0, ends - time.monotonic())
+    case = Case("verification", NOWHERE, dict(payload), (), (), NOW, left, None)
     stage = AnsweringTools(case, answers, code)
     done = runner.run_case(case, stage)
     trace = stage.trace
@@ -55,15 +63,27 @@ class AnsweringTools(MockedTools):
         self.code = code
         self.trace = RunTrace({}, {}, {})
         self._counts: dict[tuple[str, str, str], int] = {}
+        self._made = 0
 
     def _task(self, playbook: Playbook, step: str | None, task: Task, *, is_root: bool) -> Task:  # noqa: ARG002
-        return mask_secrets(replace(task, kind=PREFIX + task.kind) if task.kind in _ANSWERED else task)
+        return mask_secrets(task if task.kind in _REAL else replace(task, kind=PREFIX + task.kind))
+
+    def note(self, kind: ToolKind, call: Call, world: World | None = None) -> dict[str, Any]:
+        """Count a call of a tool that runs; nobody asks what it was made with."""
+        self._count_call()
+        return {}
+
+    def _count_call(self) -> None:
+        self._made += 1
+        if self._made > _MOST_CALLS:
+            self.stop(CaseError(f"it takes more than {_MOST_CALLS:,} calls", ""))
 
     async def run(self, kind: ToolKind, module: Any, call: Call, world: World) -> Output:
         """What a task yields."""
         name = kind.name.removeprefix(PREFIX)
-        if name not in _ANSWERED:
+        if name in _REAL:
             return await self._run_for_real(module, call, world)
+        self._count_call()
         place = (call.step, call.task, "" if call.iteration is None else str(call.iteration))
         number = self._counts.get(place, 0)
         self._counts[place] = number + 1

@@ -36,12 +36,13 @@ class OlderNames:
 
     def scope(self, **local: Any) -> dict[str, Any]:
         """What a template sees; `local` is what holds only at its place."""
+        variables = {**self.document.variables, **self.ctx, **local.pop("step", {})}
         names: dict[str, Any] = {
             "execution_id": EXECUTION,
             "job": {"uuid": EXECUTION, "execution_id": EXECUTION, "id": EXECUTION},
             "payload": self.workload,
             "env": self.workload,
-            "vars": {**self.document.variables, **self.ctx, **local.pop("step", {})},
+            "vars": variables,
             "steps": self.states,
             "keychain": _Secrets(),
             "none": None,
@@ -51,7 +52,7 @@ class OlderNames:
         iteration = local.get("iter", {})
         defined = {**self.document.workload, **self.results, **self.ctx, **local.get("names", {})}
         names.update((name, value) for name, value in defined.items() if name not in _FIXED)
-        names["step"] = {**names["vars"], **{name: {"status": state["status"]} for name, state in self.states.items()}}
+        names["step"] = {**variables, **{name: {"status": state["status"]} for name, state in self.states.items()}}
         names["workload"] = self.workload
         names["ctx"] = {**self.ctx}
         names["context"] = {**self.results, **self.ctx, "workload": self.workload, "execution_id": EXECUTION}

@@ -6,6 +6,8 @@ migration rewrites a text. It covers what it covers: a step with anything else e
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,7 +33,11 @@ from noetl.testing.verification.run_trace import RunTrace, TracedCall, view_call
 
 _MOST_STEPS = 300
 _MOST_MOVES = 300
+#: calls and iterations of a run
+MOST_CALLS = 300
 _FAILED = object()
+#: what values of any shape in any place of an older text may lead to
+_UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class OlderFailure(Exception):
@@ -47,9 +53,17 @@ class OlderRun:
     """One run of one document."""
 
     def __init__(
-        self, document: OlderDocument, answers: MadeUpAnswers, code: CodeRunner, payload: Mapping[str, Any]
+        self,
+        document: OlderDocument,
+        answers: MadeUpAnswers,
+        code: CodeRunner,
+        payload: Mapping[str, Any],
+        ends: float = math.inf,
     ) -> None:
         self.document = document
+        #: when it is to stop
+        self.ends = ends
+        self._passes = 0
         self.answers = answers
         self.code = code
         self.names = OlderNames(document, payload)
@@ -71,6 +85,8 @@ class OlderRun:
                 self._step(step, self._waiting.pop(name))
             except NotUnderstood as error:
                 self.trace.stopped = f"`{name}`: {error}"
+            except _UNFORESEEN as error:
+                self.trace.stopped = f"`{name}`: it cannot be followed ({type(error).__name__})"
         else:
             self.trace.stopped = f"it takes more than {_MOST_STEPS} steps"
         self.trace.ctx = {**self.names.results, **self.names.ctx}
@@ -127,6 +143,7 @@ class OlderRun:
             if error is not None and index >= loop.at_a_time:
                 break
             iteration = {loop.element: item, "index": index}
+            self.count_pass()
             try:
                 _, data = self._pipeline(step, args, str(index), iteration, variables)
             except OlderFailure as found:
@@ -234,9 +251,18 @@ class OlderRun:
 
     def count_call(self, call: tuple[str, str, str]) -> int:
         """The number of this call among those of the same task."""
+        self.count_pass()
         number = self._numbers.get(call, 0)
         self._numbers[call] = number + 1
         return number
+
+    def count_pass(self) -> None:
+        """Count a call or an iteration. NotUnderstood: there were enough, or time is up."""
+        self._passes += 1
+        if self._passes > MOST_CALLS:
+            raise NotUnderstood(f"it takes more than {MOST_CALLS:,} calls")
+        if time.monotonic() > self.ends:
+            raise NotUnderstood("it takes too long")
 
 
 class _Pipeline:

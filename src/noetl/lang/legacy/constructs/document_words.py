@@ -17,7 +17,7 @@ from noetl.lang.legacy.lowered_document import (
     strings,
     task_items,
 )
-from noetl.lang.reading.node import MapEntry, MapNode, Node, Scalar, entry, list_of, make, map_of, plain_value, text_of
+from noetl.lang.reading.node import MapEntry, MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 
 _CODE = frozenset({"code"})
 
@@ -31,7 +31,6 @@ def lower(doc: Lowering) -> None:
         _result_settings(doc, step, step)
         for _name, task in task_items(step):
             _result_settings(doc, step, task)
-            _else_beside_then(doc, task)
         _no_match(doc, step)
     _tokens(doc)
 
@@ -204,25 +203,6 @@ def _no_match(doc: Lowering, step: MapNode) -> None:
         taken = spec.take("on_no_match")
         assert taken is not None
         doc.todo(step.entry("next"), f"`next` said {quote_entries([taken])}: write `end` or `fail`", value)
-
-
-def _else_beside_then(doc: Lowering, task: MapNode) -> None:
-    """`- else:` with `then` beside it, one level too shallow."""
-    for rule in list_of(map_of(map_of(task, "spec"), "policy"), "rules") or ():
-        found = rule.entry("else") if isinstance(rule, MapNode) and "when" not in rule else None
-        then = rule.entry("then") if isinstance(rule, MapNode) else None
-        if (
-            found is None
-            or then is None
-            or not isinstance(rule, MapNode)
-            or plain_value(found.value) not in (None, "", {}, True)
-        ):
-            continue
-        doc.report_older("habit", "`then` beside `else`", "`else: {then: …}`", then.key)
-        rule.take("then")
-        block = MapNode([then], then.key.start, then.value.end)
-        block.changed = True
-        rule.put(entry("else", block, near=found.key))
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------

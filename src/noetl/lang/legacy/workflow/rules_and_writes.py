@@ -10,7 +10,19 @@ from noetl.lang.legacy.name_meanings import writes_scope
 from noetl.lang.legacy.name_rewrite import names_in
 from noetl.lang.legacy.workflow.retries import retry_rule
 from noetl.lang.legacy.workflow.task_keys import add_rule
-from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
+from noetl.lang.reading.node import (
+    ListNode,
+    MapEntry,
+    MapNode,
+    Node,
+    Scalar,
+    entry,
+    list_of,
+    make,
+    map_of,
+    plain_value,
+    text_of,
+)
 
 _SCOPES = {"set_ctx": "ctx", "set_iter": "iter", "set_vars": "step", "set_shared": "ctx"}
 _SCOPE_NAMES = frozenset({"ctx", "step", "iter", "workload", "output", "input", "keychain", "event"})
@@ -85,7 +97,7 @@ def _rules(
             continue
         _expr(doc, item, told=evaluated)
         otherwise = item.get("else")
-        holder = otherwise if isinstance(otherwise, MapNode) else item
+        holder = otherwise if isinstance(otherwise, MapNode) and otherwise.entries else _beside_else(doc, item) or item
         _then(doc, holder, told=evaluated)
         then = map_of(holder, "then")
         if then is not None:
@@ -120,12 +132,29 @@ def _split(doc: Lowering, rules: ListNode) -> None:
     rules.items = made
 
 
+def _beside_else(doc: Lowering, item: MapNode) -> MapNode | None:
+    """`- else:` with `then` or `do` beside it, one level too shallow: the map that they belong in. None: there is none."""
+    found = item.entry("else")
+    beside = [one for one in item.entries if one.name == "then" or one.name in _DIRECTIVE]
+    if found is None or not beside or "when" in item or plain_value(found.value) not in (None, "", {}, True):
+        return None
+    word = beside[0].name
+    doc.report_older("habit", f"`{word}` beside `else`", f"`else: {{{word}: …}}`", beside[0].key)
+    for one in beside:
+        item.take(one.name)
+    block = MapNode(beside, beside[0].key.start, beside[-1].value.end)
+    block.changed = True
+    item.put(entry("else", block, near=found.key))
+    return block
+
+
 def _then(doc: Lowering, holder: MapNode, *, told: bool) -> None:
     """`do` and what goes with it stood beside `when`, or right under `else`."""
     loose = [one for one in holder.entries if one.name in _DIRECTIVE]
     then = holder.get("then")
-    if isinstance(then, ListNode) and all(isinstance(item, MapNode) for item in then.items):
-        entries = [one for item in then.items if isinstance(item, MapNode) for one in item.entries]
+    entries = _entries_of_maps(then)
+    if entries is not None:
+        assert then is not None
         doc.report_older("habit", "a list under `then`", "one map", then)
         block = MapNode(entries, then.start, then.end)
         block.changed = True
@@ -140,6 +169,14 @@ def _then(doc: Lowering, holder: MapNode, *, told: bool) -> None:
         holder.take(one.name)
         block.put(one)
     holder.put(entry("then", block, near=loose[0].key))
+
+
+def _entries_of_maps(node: Node | None) -> list[MapEntry] | None:
+    """The entries of a list of maps that can be one map; None: it is no such list."""
+    if not isinstance(node, ListNode) or not all(isinstance(item, MapNode) for item in node.items):
+        return None
+    entries = [one for item in node.items if isinstance(item, MapNode) for one in item.entries]
+    return entries if len({one.name for one in entries}) == len(entries) else None
 
 
 _OF_THE_TASK = frozenset({"output", "outcome", "this", "result", "response"})
