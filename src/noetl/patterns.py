@@ -34,7 +34,10 @@ _COMPLAINTS: Final = (
     ("invalid perl operator: (?!", "a look-ahead `(?!` is not supported: {no_look}"),
     ("invalid perl operator: (?<", "a look-behind `(?<` is not supported: {no_look}"),
     ("invalid perl operator: (?>", "an atomic group `(?>` is not supported; write `(?:`: nothing is tried twice here"),
-    ("invalid repetition size", "it repeats more than 1,000 times; limit the length with `maxLength`, or use `*` or `+`"),
+    (
+        "invalid repetition size",
+        "it repeats more than 1,000 times; limit the length with `maxLength`, or use `*` or `+`",
+    ),
     ("bad repetition operator: {", "its repetitions multiply to more than 1,000; use smaller counts, or `*` or `+`"),
     ("pattern too large", "it is too large; use smaller repetition counts, or `*` or `+`"),
 )
@@ -83,7 +86,7 @@ def compile_pattern(source: str) -> Pattern:
 
 
 def _compile(source: str) -> Pattern:
-    import re2
+    import re2  # type: ignore[import-untyped]
 
     if len(source) > _MOST_CHARACTERS:
         raise PatternProblem(f"it has {len(source):,} characters, and a pattern may have {_MOST_CHARACTERS:,}")

@@ -15,7 +15,6 @@ from jsonschema import (
     Draft202012Validator,
 )
 from jsonschema.exceptions import SchemaError
-
 from thorough import up_to
 
 from noetl.schemas import Schema, SchemaInvalid, SchemaLimit
@@ -38,9 +37,7 @@ scalars = st.one_of(
 )
 values = st.recursive(
     scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)),
     max_leaves=8,
 )
 TYPES = ["array", "boolean", "integer", "null", "number", "object", "string"]
@@ -54,7 +51,9 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     names = st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=2)
     patterns = st.sampled_from(["^a", "b$", "[0-9]", "."])
     every = {
-        "type": st.one_of(st.sampled_from(TYPES), st.lists(st.sampled_from(TYPES), unique=True, min_size=1, max_size=2)),
+        "type": st.one_of(
+            st.sampled_from(TYPES), st.lists(st.sampled_from(TYPES), unique=True, min_size=1, max_size=2)
+        ),
         "enum": st.lists(values, min_size=1, max_size=3, unique_by=repr),
         "const": values,
         "multipleOf": st.sampled_from([1, 2, 0.5]),

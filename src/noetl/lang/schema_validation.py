@@ -22,12 +22,12 @@ _MOST = 300
 _made: LruCache[int, tuple[object, Schema]] = LruCache(100_000)
 
 
-def schema_violations(value: Any, schema: Any, *, steps: int | None = None) -> list[Violation]:
+def schema_violations(value: Any, schema: Any, *, times: int = 1) -> list[Violation]:
     """What a schema forbids of a value, in the order of the places; ValueError says why that cannot be told."""
     from noetl.schemas import STEPS, SchemaInvalid, SchemaLimit, UnknownReference
 
     try:
-        return _compiled(schema).violations(value, steps=steps or STEPS)
+        return _compiled(schema).violations(value, steps=times * STEPS)
     except UnknownReference as error:
         raise ValueError(f"its schema refers to `{error}`, which is not in it, and nothing is fetched") from None
     except SchemaInvalid as error:
@@ -44,14 +44,20 @@ def shorten_message(message: str) -> str:
     return message if len(message) <= _MOST else f"{message[: _MOST // 2]} … {message[-_MOST // 2 :]}"
 
 
-def schema_failure(spec: Mapping[str, LayeredValue], side: str, value: Any, whose: str) -> Failure | None:
+#: a worker has more time than a server, and more to check: so many times as much
+_ON_WORKERS = 10
+
+
+def schema_failure(
+    spec: Mapping[str, LayeredValue], side: str, value: Any, whose: str, *, on_worker: bool = False
+) -> Failure | None:
     """Why a value does not fit `validate.input` or `validate.output` of an effective spec; None: it does."""
     found = spec.get(f"validate.{side}")
     if found is None:
         return None
     name = "input" if side == "input" else "output.data"
     try:
-        problems = schema_violations(value, found.value)
+        problems = schema_violations(value, found.value, times=_ON_WORKERS if on_worker else 1)
     except ValueError as error:
         return failure("schema", f"the {side} of {whose} cannot be checked: {error}")
     if not problems:
@@ -121,10 +127,7 @@ def workload_violations(workload: Mapping[str, Any], schema: object) -> list[Wor
         errors = schema_violations(workload, schema)
     except ValueError as error:
         return [WorkloadViolation((), str(error), final=False)]
-    return [
-        WorkloadViolation(one.path, shorten_message(one.message), _is_final(one), _lacks(one))
-        for one in errors
-    ]
+    return [WorkloadViolation(one.path, shorten_message(one.message), _is_final(one), _lacks(one)) for one in errors]
 
 
 def _is_final(one: Violation) -> bool:

@@ -128,6 +128,19 @@ def dependencies(place: Place, given: Any) -> Check:
 # --- references ------------------------------------------------------------------------------------------------------
 
 
+class Reference:
+    """A reference that leads somewhere."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __call__(self, run: Judgement, value: Any, trail: Trail) -> None:
+        """What the node says counts here."""
+        run.merge(self.node.check(run, value, trail))
+
+
 def ref(place: Place, given: Any) -> Check:
     """`$ref`."""
     return _following(place, place.text(given))
@@ -139,11 +152,7 @@ def _following(place: Place, reference: str) -> Check:
     except UnknownReference:
         return _leading_nowhere(reference)
 
-    def check(run: Judgement, value: Any, trail: Trail) -> None:
-        run.merge(node.check(run, value, trail))
-
-    check.node = node  # type: ignore[attr-defined]  a schema that is nothing else becomes that node
-    return check
+    return Reference(node)
 
 
 def _leading_nowhere(reference: str) -> Check:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from noetl.patterns import Pattern
 from noetl.schemas.equality import identity
-from noetl.schemas.judging import Judgement, Trail, quote
+from noetl.schemas.judging import Judgement, Trail, quote, say
 from noetl.schemas.places import Check, Place
 
 
@@ -102,9 +102,7 @@ minimum = _bound("minimum", lambda value, limit: value < limit, "less than the m
 maximum = _bound("maximum", lambda value, limit: value > limit, "greater than the maximum of", _ABOVE)
 
 
-def _exclusive(
-    keyword: str, said: str, fails: Callable[[Any, Any], bool]
-) -> Callable[[Place, Any], Check | None]:
+def _exclusive(keyword: str, said: str, fails: Callable[[Any, Any], bool]) -> Callable[[Place, Any], Check | None]:
     numeric = _bound(keyword, fails, said, (keyword, said, fails))
 
     def compile_exclusive(place: Place, given: Any) -> Check | None:
@@ -226,7 +224,7 @@ def required(place: Place, given: Any) -> Check:
         run.pay(len(names))
         for name in names:
             if name not in value:
-                run.report(trail, "required", given, value, lambda name=name: f"{quote(name)} is a required property")
+                run.report(trail, "required", given, value, say(f"{quote(name)} is a required property"))
 
     return check
 
@@ -249,5 +247,5 @@ def require(run: Judgement, value: Any, trail: Trail, name: str, names: list[str
     run.pay(len(names))
     for other in names:
         if other not in value:
-            said = f"{quote(other)} is a dependency of {quote(name)}"
-            run.report(trail, "dependentRequired", names, value, lambda said=said: said)
+            said = say(f"{quote(other)} is a dependency of {quote(name)}")
+            run.report(trail, "dependentRequired", names, value, said)

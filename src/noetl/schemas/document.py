@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
-from noetl.schemas.dialects import HOLDS_LIST, HOLDS_MAP, HOLDS_ONE, LATEST, Keyword, dialect_of
+from noetl.schemas.applicators import Reference
+from noetl.schemas.dialects import HOLDS_LIST, HOLDS_MAP, HOLDS_ONE, LATEST, dialect_of
 from noetl.schemas.judging import Judgement, SchemaLimit, Seen, Trail, UnknownReference, Violation, quote
 from noetl.schemas.places import Check, Dialect, Node, Place, SchemaInvalid
 
@@ -83,7 +84,7 @@ class _Document:
         pending: list[tuple[Any, str]] = [(source, "")]
         while pending:
             schema, base = pending.pop()
-            self.run.pay(5)
+            self.run.pay(10)
             if not isinstance(schema, dict) or id(schema) in self._bases:
                 continue
             base = self._base_of(schema, base)
@@ -100,6 +101,7 @@ class _Document:
         name = schema.get(self.dialect.id_key)
         if not isinstance(name, str) or (self.dialect.lone_ref and "$ref" in schema):
             return base
+        self.run.pay(100 + len(name))
         address, fragment = urldefrag(_join(base, name))
         if fragment and self.dialect.lone_ref:
             self._anchors[base, fragment] = schema
@@ -134,7 +136,7 @@ class _Document:
 
     def refer(self, reference: str, path: Path, base: str) -> Node:
         """The node that a reference leads to."""
-        self.run.pay(20 + len(reference))
+        self.run.pay(50 + len(reference))
         address, fragment = (base, reference[1:]) if reference.startswith("#") else urldefrag(_join(base, reference))
         if address not in self._resources:
             dialect = dialect_of(address)
@@ -212,7 +214,7 @@ class _Document:
         if len(found) > 1:
             found.sort(key=lambda one: one[1].last)
         for name, keyword in found:
-            self.run.pay(30)
+            self.run.pay(60)
             self.size += 1
             self._tracks = self._tracks or keyword.last
             check = keyword.compile(Place(self, schema, (*path, name), base), schema[name])
@@ -245,7 +247,7 @@ def _nothing(_run: Judgement, _value: Any, _trail: Trail) -> None:
 
 
 def _never(run: Judgement, value: Any, trail: Trail) -> None:
-    run.report(trail, "false", False, value, lambda: f"{quote(value)} is not allowed here")
+    run.report(trail, "false", None, value, lambda: f"{quote(value)} is not allowed here")
 
 
 def _is_schema(run: Judgement, value: Any, trail: Trail) -> None:
@@ -306,5 +308,5 @@ def _of_subclass(
 def _replace_reference(node: Node, checks: dict[str, list[Check]]) -> None:
     """A schema that is a reference and nothing else becomes what it refers to: one step less on the way down."""
     only = checks.get("", [])
-    if len(checks) == 1 and len(only) == 1 and (target := getattr(only[0], "node", None)) is not None:
-        node.check = target.check
+    if len(checks) == 1 and len(only) == 1 and isinstance(only[0], Reference):
+        node.check = only[0].node.check

@@ -93,6 +93,7 @@ class Judgement:
 
     def holds(self, check: Callable[[Judgement, Any, Trail], Seen | None], value: Any) -> bool:
         """Whether a value fits another schema as well; what that one saw is seen."""
+        self.pay(8)
         outer, quiet, depth = self.seen, self._quiet, len(self.resources)
         self._quiet = True
         try:
@@ -124,6 +125,11 @@ def _path(trail: Trail) -> tuple[str | int, ...]:
 
 def _spelled(path: tuple[str | int, ...]) -> str:
     return str(list(path))
+
+
+def say(text: str) -> Callable[[], str]:
+    """A message that costs nothing to make."""
+    return lambda: text
 
 
 def quote(value: Any) -> str:
