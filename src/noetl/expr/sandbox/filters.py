@@ -199,27 +199,36 @@ def _join(run: Evaluation, value: Any, d: Any = "", attribute: Any = None) -> st
 
 #: characters of the name of an attribute
 _MOST_NAME: Final = 1_000
+#: no list has an index like that
+_FAR: Final = 1 << 64
 
 
 def reach_all(run: Evaluation, values: list[Any], attribute: Any, default: Any = ABSENT) -> list[Any]:
     """Of each value what a path such as `a.b.0` leads to; what is not there is undefined, or the default."""
-    if not isinstance(attribute, (str, int)) or (isinstance(attribute, str) and len(attribute) > _MOST_NAME):
+    if not isinstance(attribute, (str, int)) or len(_spell(attribute)) > _MOST_NAME:
         raise TypeError("an `attribute` is a name, or names with dots between them")
-    names = [int(name) if name.isdecimal() else name for name in str(attribute).split(".")]
-    run.work((6 + 4 * len(names)) * len(values))
+    names = [int(name) if name.isdecimal() else name for name in _spell(attribute).split(".")]
+    run.work((8 + 8 * len(names)) * len(values))
     run.grow(ITEM * len(values))
-    return [_reach(value, names, default) for value in values]
+    missing = [Missing(str(name), "") if default is ABSENT else default for name in names]
+    steps = list(zip(names, missing, strict=True))
+    return [_reach(value, steps) for value in values]
 
 
-def _reach(value: Any, names: list[str | int], default: Any) -> Any:
-    for name in names:
+def _spell(name: str | int) -> str:
+    """The name of an attribute, or the index of an item, as text."""
+    return name if isinstance(name, str) else str(min(max(name, -_FAR), _FAR))
+
+
+def _reach(value: Any, steps: list[tuple[str | int, Any]]) -> Any:
+    for name, otherwise in steps:
         if isinstance(value, Missing):
             return value
-        found = value.get(name, ABSENT) if value.__class__ is dict else item(value, name)
-        if found is ABSENT and value.__class__ is dict:
+        found = value.get(name, ABSENT) if value.__class__ is dict else ABSENT
+        if found is ABSENT:
             found = item(value, name)
         if found is ABSENT:
-            return Missing(str(name), "") if default is ABSENT else default
+            return otherwise
         value = found
     return value
 

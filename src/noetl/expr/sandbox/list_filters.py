@@ -22,8 +22,9 @@ from noetl.expr.sandbox.operators import TESTS, TestFunction, add
 from noetl.expr.sandbox.plain_data import to_bounded_list, tojson
 from noetl.expr.sandbox.undefined import NoValue, refuse_missing
 
-#: what one more item takes in a loop of ours
+#: what one more item takes in a loop of ours, and what calling a filter or a test with it does
 _ITEM_STEPS: Final = 8
+_CALL_STEPS: Final = 24
 
 
 def _items_of(run: Evaluation, value: Any) -> list[Any]:
@@ -179,7 +180,7 @@ def _map(run: Evaluation, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
     function = find_filter(_name(args, "the name of a filter"))
     found: list[Any] = []
     for item in items:
-        run.work(_ITEM_STEPS)
+        run.work(_CALL_STEPS)
         found.append(function(run, item, *args[1:], **kwargs))
     run.grow(ITEM * len(items))
     return found
@@ -202,7 +203,7 @@ def _chooser(*, wanted: bool, of_attribute: bool) -> FilterFunction:
         test = _find_test(_name(args, "the name of a test")) if args else _is_true
         chosen: list[Any] = []
         for item, part in zip(items, asked, strict=True):
-            run.work(_ITEM_STEPS)
+            run.work(_CALL_STEPS)
             if bool(test(run, part, *args[1:], **kwargs)) is wanted:
                 chosen.append(item)
         run.grow(ITEM * len(chosen))

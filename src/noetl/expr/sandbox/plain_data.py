@@ -112,9 +112,11 @@ def plain(run: Evaluation, value: Any) -> Any:
 
 
 def _plain_list(run: Evaluation, value: list[Any]) -> list[Any]:
-    run.work(8 + len(value))
+    run.work(8 + 3 * len(value))
     for index, part in enumerate(value):
-        if (kind := part.__class__) not in _AS_IT_IS:
+        if (kind := part.__class__) not in _AS_IT_IS and not (
+            _LEAST < part < _MOST if kind is int else kind is float and part - part == 0
+        ):
             new = _plain_dict(run, part) if kind is dict else plain(run, part)
             if new is not part:
                 run.grow(ITEM * len(value))
@@ -123,7 +125,7 @@ def _plain_list(run: Evaluation, value: list[Any]) -> list[Any]:
 
 
 def _plain_dict(run: Evaluation, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    run.work(8 + len(value))
+    run.work(8 + 4 * len(value))
     changed: dict[Any, Any] = {}
     for key, part in value.items():
         # Rows have many numbers, and a call for each would be most of the time that is spent here; only a finite one
@@ -135,6 +137,8 @@ def _plain_dict(run: Evaluation, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
             if new is not part:
                 changed[key] = new
         if key.__class__ is not str:
+            run.work(12 * len(value))
+            run.grow(16 * len(value))
             return {_key(key): plain(run, part) for key, part in value.items()}
     if not changed:
         return value
