@@ -8,7 +8,7 @@ from importlib.metadata import requires
 #: noetl itself included
 MOST_DISTRIBUTIONS = 31
 #: chosen, and to be added by what needs them
-TO_COME = {"google-re2", "cronsim"}
+TO_COME = {"cronsim"}
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -50,4 +50,4 @@ def test_the_core_is_at_most_so_many_distributions() -> None:
 
 
 def test_what_was_given_up_for_its_size_has_not_come_back() -> None:
-    assert core() & {"zstandard", "cryptography", "grandalf", "pyparsing"} == set()
+    assert core() & {"zstandard", "cryptography", "grandalf", "pyparsing", "jsonschema"} == set()

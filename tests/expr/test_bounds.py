@@ -75,7 +75,6 @@ BOMBS = [
     NESTED + "{{ ns.x == ns.y }}",
     NESTED + "{{ ns.x in [ns.y] }}",
     NESTED + "{{ [ns.x, ns.y] | sort }}",
-    TUPLES + "{{ dict([[ns.x, 1]]) }}",
     TUPLES + "{{ '%s' % ns.x }}",
     TUPLES + "{{ '{}'.format(ns.x) }}",
     TUPLES + "{{ ns.x is lower }}",

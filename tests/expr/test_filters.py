@@ -13,7 +13,7 @@ from jinja2.tests import TESTS as JINJA_TESTS
 
 from noetl.errors import TemplateError
 from noetl.expr import scopes, template
-from noetl.expr.sandbox import filters, jinja_filters, operators
+from noetl.expr.sandbox import filters, jinja_filters, list_filters, operators
 
 JINJA = jinja2.Environment()
 SCOPES: dict[str, Any] = {
@@ -30,7 +30,7 @@ def test_the_vocabulary_is_that_of_the_installed_jinja2_and_ours() -> None:
     assert set(JINJA_FILTERS) == scopes.JINJA_FILTERS
     assert scopes.TESTS == set(JINJA_TESTS) == set(operators.TESTS)
     assert set(jinja2.defaults.DEFAULT_NAMESPACE) == scopes.FUNCTIONS
-    assert filters.FILTERS.keys() | jinja_filters.BORROWED.keys() == scopes.FILTERS
+    assert filters.FILTERS.keys() | list_filters.LIST_FILTERS.keys() | jinja_filters.BORROWED.keys() == scopes.FILTERS
 
 
 SAME_AS_JINJA = [

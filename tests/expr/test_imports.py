@@ -32,7 +32,7 @@ def test_usual_templates_need_no_heavy_module(module: str) -> None:
     assert not loaded(USUAL, module)
 
 
-@pytest.mark.parametrize("text", ["{{ 1 + }}", "{% if true %}{% endif %}", "{{ a | sort }}"])
+@pytest.mark.parametrize("text", ["{{ 1 + }}", "{% if true %}{% endif %}", "{{ a | batch(2) }}"])
 def test_what_needs_jinja2_gets_it(text: str) -> None:
     code = f"from noetl.expr import template\nfound = template({text!r})\nfound.problems\n"
     assert loaded(code + "try:\n    found.evaluate({'a': []})\nexcept Exception:\n    pass", "jinja2")

@@ -52,7 +52,7 @@ def test_a_limit_is_told_with_the_way_out() -> None:
     assert "a template may make 100 characters in all; do it in a `kind: python` task" in said(
         "{{ 'x' * 200 }}", budget=Budget(size=100)
     )
-    assert "it ran too long: a template may take about half a second" in said(
+    assert "it ran too long: a template may take about a tenth of a second" in said(
         "{{ range(1000) | list | length }}", budget=Budget(steps=10)
     )
     assert "a number grew too large: it has more than 4,214 digits" in said("{{ 10 ** 9999 }}")

@@ -13,8 +13,8 @@ from noetl.expr.compiler.expressions import compile_expression
 from noetl.expr.compiler.name_access import describe, name_code, path_code
 from noetl.expr.compiler.statements import Action, compile_statements, marker_of, text_of
 from noetl.expr.sandbox.evaluation import DEFAULT_BUDGET, Budget, Code, Evaluation
-from noetl.expr.sandbox.plain_data import not_data_error, plain, to_text
-from noetl.expr.sandbox.undefined import Missing
+from noetl.expr.sandbox.plain_data import plain, to_text
+from noetl.expr.sandbox.undefined import Missing, not_data_error
 from noetl.expr.syntax import nodes
 from noetl.expr.syntax.facts import (
     NO_FACTS,
@@ -372,7 +372,7 @@ def _truth(run: Evaluation, value: Any) -> bool:
     if isinstance(value, Missing):
         return False
     if callable(value):  # it would always hold
-        raise not_data_error(value, run)
+        raise not_data_error(value, run.scopes)
     return bool(value)
 
 

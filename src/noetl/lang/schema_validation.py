@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.lang.grammar.json_schema import check_schema
 from noetl.lang.reading.node import ListNode, MapNode, Node
+from noetl.lru import LruCache
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import LayeredValue, Playbook
 
+if TYPE_CHECKING:
+    from noetl.schemas import Schema, Violation
+
 #: characters of what is said: it may quote the whole value
 _MOST = 300
-#: validators by the identity of their schemas, which they keep alive; making one takes longer than using it
-_made: dict[int, tuple[object, Any]] = {}
-_MOST_MADE = 1_000
+#: compiled schemas by the identity of what they were made of, which they keep alive; making one takes longer than using
+#: it, and a keyword takes a few hundred bytes
+_made: LruCache[int, tuple[object, Schema]] = LruCache(100_000)
 
 
-def schema_errors(value: Any, schema: Any) -> list[Any]:
-    """The errors of jsonschema, in the order of their places. Nothing is fetched; ValueError: a reference leads away."""
-    from referencing.exceptions import Unresolvable
+def schema_violations(value: Any, schema: Any, *, times: int = 1) -> list[Violation]:
+    """What a schema forbids of a value, in the order of the places; ValueError says why that cannot be told."""
+    from noetl.schemas import STEPS, SchemaInvalid, SchemaLimit, UnknownReference
 
     try:
-        return sorted(_validator(schema).iter_errors(value), key=lambda one: str(one.absolute_path))
-    except Unresolvable as error:
-        raise ValueError(f"its schema refers to `{error.ref}`, which is not in it") from None
-    except RecursionError:
-        raise ValueError("its schema is nested too deeply") from None
+        return _compiled(schema).violations(value, steps=times * STEPS)
+    except UnknownReference as error:
+        raise ValueError(f"its schema refers to `{error}`, which is not in it, and nothing is fetched") from None
+    except SchemaInvalid as error:
+        raise ValueError(f"its schema is none: {error.said}") from None
+    except (SchemaLimit, RecursionError):
+        raise ValueError(
+            "its schema takes too long to check against it: a schema that refers to itself, or many alternatives that "
+            "each look at the whole value, grow beyond measure; write a simpler one"
+        ) from None
 
 
 def shorten_message(message: str) -> str:
@@ -35,19 +44,25 @@ def shorten_message(message: str) -> str:
     return message if len(message) <= _MOST else f"{message[: _MOST // 2]} … {message[-_MOST // 2 :]}"
 
 
-def schema_failure(spec: Mapping[str, LayeredValue], side: str, value: Any, whose: str) -> Failure | None:
+#: a worker has more time than a server, and more to check: so many times as much
+_ON_WORKERS = 10
+
+
+def schema_failure(
+    spec: Mapping[str, LayeredValue], side: str, value: Any, whose: str, *, on_worker: bool = False
+) -> Failure | None:
     """Why a value does not fit `validate.input` or `validate.output` of an effective spec; None: it does."""
     found = spec.get(f"validate.{side}")
     if found is None:
         return None
     name = "input" if side == "input" else "output.data"
     try:
-        problems = schema_errors(value, found.value)
+        problems = schema_violations(value, found.value, times=_ON_WORKERS if on_worker else 1)
     except ValueError as error:
         return failure("schema", f"the {side} of {whose} cannot be checked: {error}")
     if not problems:
         return None
-    told = [{"path": _path(name, one.absolute_path), "message": shorten_message(one.message)} for one in problems[:10]]
+    told = [{"path": _path(name, one.path), "message": shorten_message(one.message)} for one in problems[:10]]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     message = f"the {side} of {whose} does not fit its schema: `{told[0]['path']}`: {told[0]['message']}{more}"
     return failure("schema", message, problems=told)
@@ -56,13 +71,13 @@ def schema_failure(spec: Mapping[str, LayeredValue], side: str, value: Any, whos
 def schema_problem(value: Any, schema: Any) -> str | None:
     """Why a value does not fit a schema, in words; None: it does."""
     try:
-        problems = schema_errors(value, schema)
+        problems = schema_violations(value, schema)
     except ValueError as error:
         return f"it cannot be checked: {error}"
     if not problems:
         return None
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    where = _path("data", problems[0].absolute_path)
+    where = _path("data", problems[0].path)
     return f"`{where}` does not fit its schema: {shorten_message(problems[0].message)}{more}"
 
 
@@ -70,17 +85,13 @@ def _path(name: str, parts: Any) -> str:
     return name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 
 
-def _validator(schema: Any) -> Any:
+def _compiled(schema: Any) -> Schema:
+    from noetl.schemas import Schema
+
     known = _made.get(id(schema))
     if known is None:
-        from jsonschema import Draft202012Validator
-        from jsonschema.validators import validator_for
-        from referencing import Registry
-
-        if len(_made) >= _MOST_MADE:
-            _made.clear()
-        made = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
-        known = _made[id(schema)] = (schema, made)
+        known = (schema, Schema(schema))
+        _made.put(id(schema), known, known[1].size)
     return known[1]
 
 
@@ -113,27 +124,22 @@ def workload_violations(workload: Mapping[str, Any], schema: object) -> list[Wor
     if not isinstance(schema, Mapping) or check_schema(schema) is not None:
         return []
     try:
-        errors = schema_errors(workload, schema)
+        errors = schema_violations(workload, schema)
     except ValueError as error:
         return [WorkloadViolation((), str(error), final=False)]
-    return [
-        WorkloadViolation(tuple(one.absolute_path), shorten_message(one.message), _is_final(one), _lacks(one))
-        for one in errors
-    ]
+    return [WorkloadViolation(one.path, shorten_message(one.message), _is_final(one), _lacks(one)) for one in errors]
 
 
-def _is_final(error: Any) -> bool:
+def _is_final(one: Violation) -> bool:
     """A payload is merged into maps and replaces all else; what it does not mention stays as it is."""
-    in_list = any(isinstance(part, int) for part in error.absolute_path)
-    return in_list or not isinstance(error.instance, dict) or error.validator in _FINAL
+    in_list = any(isinstance(part, int) for part in one.path)
+    return in_list or not isinstance(one.value, dict) or one.keyword in _FINAL
 
 
-def _lacks(error: Any) -> str | None:
+def _lacks(one: Violation) -> str | None:
     """Of a map without a required key: that key."""
-    missing = (
-        [name for name in error.validator_value if name not in error.instance] if error.validator == "required" else []
-    )
-    return next((name for name in missing if repr(name) in error.message), None)
+    missing = [name for name in one.limit if name not in one.value] if one.keyword == "required" else []
+    return next((name for name in missing if repr(name) in one.message), None)
 
 
 def check_defaults(root: MapNode, playbook: Playbook, problems: Diagnostics) -> None:

@@ -4,15 +4,17 @@ from collections.abc import Collection, Iterable
 
 #: of fewer letters every word is nearly another
 _SHORT = 4
-#: letters held against known words in all: thousands of unknown words among thousands of others would take minutes
-_MOST_LETTERS = 500_000
+#: a longer word is no misspelling of another: to compare two of them takes the product of their lengths
+_LONGEST = 64
+#: pairs of letters compared in all: thousands of unknown words among thousands of others would take minutes
+_MOST_PAIRS = 5_000_000
 
 
 class SpellingHints:
     """What was probably meant by unknown words, looked for only as long as that takes no time."""
 
     def __init__(self) -> None:
-        self._left = _MOST_LETTERS
+        self._left = _MOST_PAIRS
 
     def nearest(self, word: str, known: Collection[str]) -> str | None:
         """The known word that is nearest."""
@@ -23,7 +25,7 @@ class SpellingHints:
         return certain_word(word, known) if self._is_affordable(word, known) else None
 
     def _is_affordable(self, word: str, known: Collection[str]) -> bool:
-        self._left -= len(known) * len(word)
+        self._left -= len(known) * len(word) * len(word)
         return self._left > 0
 
 
@@ -74,6 +76,8 @@ def _without_digits(word: str) -> str:
 
 def _distance(one: str, other: str, limit: int) -> int:
     """Edits from one to the other: insert, delete, replace, or swap two neighbours; beyond the limit, any number above."""
+    if len(one) > _LONGEST or len(other) > _LONGEST:
+        return limit + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):

@@ -194,7 +194,7 @@ def shape_output(frame: Frame, output: Output, moment: Moment) -> Output:
             output = {**output, "data": render(task.output, {**frame.scopes, "output": output})}
         except TemplateError as error:
             return failed(failure_of(error), **_helpers(output))
-    wrong = schema_failure(task.spec, "output", output["data"], f"task `{task.name}`")
+    wrong = schema_failure(task.spec, "output", output["data"], f"task `{task.name}`", on_worker=True)
     return output if wrong is None else failed(wrong, **_helpers(output))
 
 
@@ -373,7 +373,7 @@ def prepare(frame: Frame, facts: tuple[Fact, ...] = ()) -> RunTask | Failure:
     if not isinstance(own, dict):
         return failure("type", f"the `input` of task `{task.name}` must be a map, not {type(own).__name__}")
     scopes["input"] = {**frame.step_input, **own} if own else frame.step_input
-    wrong = schema_failure(task.spec, "input", scopes["input"], f"task `{task.name}`")
+    wrong = schema_failure(task.spec, "input", scopes["input"], f"task `{task.name}`", on_worker=True)
     if wrong is not None:
         return wrong
     return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, facts)
@@ -428,7 +428,7 @@ def _reshape(frame: Frame, output: Output, scopes: dict[str, Any]) -> Output:
     try:
         if frame.step.output is not None:
             output = {**output, "data": render(frame.step.output, scopes)}
-        wrong = schema_failure(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
+        wrong = schema_failure(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`", on_worker=True)
     except TemplateError as error:
         wrong = failure_of(error)
     return output if wrong is None else {**failed(wrong), **_helpers(output)}

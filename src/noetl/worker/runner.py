@@ -275,7 +275,7 @@ class PipelineRunner:
             frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
         except TemplateError as error:
             return failure_of(error)
-        return schema_failure(step.spec, "input", frame.step_input, f"step `{step.name}`")
+        return schema_failure(step.spec, "input", frame.step_input, f"step `{step.name}`", on_worker=True)
 
     async def _sleep(self, move: Sleep) -> Move:
         """Wait, once the decision to do so is durable; after a kill, `pipeline.replay` waits for what is left."""

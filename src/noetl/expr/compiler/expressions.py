@@ -12,9 +12,10 @@ from typing import Any, Final
 from noetl.errors import TemplateError
 from noetl.expr.compiler.name_access import attribute_code, describe, item_code, name_code, path_code, slice_code
 from noetl.expr.member_access import ABSENT, member
-from noetl.expr.sandbox.callables import call, find_method
-from noetl.expr.sandbox.evaluation import ITEM, Code, Evaluation
-from noetl.expr.sandbox.filters import FILTERS, FilterFunction
+from noetl.expr.sandbox.callables import call
+from noetl.expr.sandbox.evaluation import ITEM, OBJECT, Code, Evaluation, check_key
+from noetl.expr.sandbox.list_filters import find_filter
+from noetl.expr.sandbox.methods import find_method
 from noetl.expr.sandbox.operators import BINARY, ORDER, TESTS, compare, compare_undefined, negate_test
 from noetl.expr.sandbox.plain_data import to_text
 from noetl.expr.sandbox.undefined import Missing, NoValue, explain_misuse, refuse_missing
@@ -42,10 +43,16 @@ def arguments_code(arguments: nodes.Arguments, compiled: Compile) -> Callable[[E
         kwargs = {name: code(run) for name, code in keywords}
         if star is not None:
             more = star(run)
-            run.work(len(more))
+            refuse_missing(more)
+            run.work(2 * len(more))
+            run.grow(ITEM * len(more))
             args.extend(more)
         if double_star is not None:
-            kwargs.update(double_star(run))
+            named = double_star(run)
+            refuse_missing(named)
+            run.work(4 * len(named))
+            run.grow(OBJECT * len(named))
+            kwargs.update(named)
         return args, kwargs
 
     return evaluate
@@ -90,7 +97,7 @@ def _method_code(node: nodes.Attribute, arguments: Callable[[Evaluation], Evalua
 
 def filter_code(node: nodes.Filter, of: Code, compiled: Compile) -> Code:
     """`of | name(…)`."""
-    function = _filter_function(node.name)
+    function = find_filter(node.name)
     if node.arguments is nodes.NO_ARGUMENTS or not node.arguments.expressions():
         return lambda run: function(run, of(run))
     arguments = arguments_code(node.arguments, compiled)
@@ -101,15 +108,6 @@ def filter_code(node: nodes.Filter, of: Code, compiled: Compile) -> Code:
         return function(run, value, *args, **kwargs)
 
     return evaluate
-
-
-def _filter_function(name: str) -> FilterFunction:
-    found = FILTERS.get(name)
-    if found is not None:
-        return found
-    from noetl.expr.sandbox.jinja_filters import find_filter
-
-    return find_filter(name)
 
 
 def test_code(node: nodes.Test, compiled: Compile) -> Code:
@@ -167,13 +165,16 @@ def _single(left: Code, sign: str, operand: nodes.Expr, compiled: Callable[[node
 
 
 def _with_scalar(left: Code, sign: str, scalar: Any) -> Code:
-    """Comparing anything with a scalar costs next to nothing, so nothing is paid."""
+    """Comparing anything with a scalar costs next to nothing, so nothing is paid unless it is long."""
     order = ORDER[sign]
+    cost = _comparing_work([scalar])
 
     def evaluate(run: Evaluation) -> bool:
         value = left(run)
         if isinstance(value, Missing):
             return compare_undefined(run, value)
+        if cost:
+            run.work(cost)
         try:
             return bool(order(value, scalar))
         except TypeError:
@@ -182,11 +183,20 @@ def _with_scalar(left: Code, sign: str, scalar: Any) -> Code:
     return evaluate
 
 
+def _comparing_work(scalars: list[Any]) -> int:
+    """What comparing a value with each of some scalars takes."""
+    return (len(scalars) >> 3) + sum(len(one) >> 8 for one in scalars if isinstance(one, str))
+
+
 def _membership_code(left: Code, members: list[Any], *, wanted: bool) -> Code:
+    cost = _comparing_work(members)
+
     def evaluate(run: Evaluation) -> bool:
         value = left(run)
         if isinstance(value, Missing):
             return compare_undefined(run, value)
+        if cost:
+            run.work(cost)
         return (value in members) is wanted
 
     return evaluate
@@ -256,9 +266,7 @@ def _dict(node: nodes.DictLiteral) -> Code:
         made: dict[Any, Any] = {}
         for key, value in pairs:
             name = key(run)
-            if name.__class__ is tuple:
-                raise TypeError("a list cannot be a map's key")
-            made[name] = value(run)
+            made[name if name.__class__ is str else check_key(name)] = value(run)
         return made
 
     return make

@@ -113,10 +113,12 @@ def slice_code(of: Code, bounds: tuple[Code | None, Code | None, Code | None]) -
         found = [None if bound is None else bound(run) for bound in bounds]
         if not isinstance(value, (list, tuple, str, range)):
             return Missing("[…]", "")
-        part = value[slice(*found)]
-        run.work(len(part) >> 3)
-        run.grow(len(part) * (1 if isinstance(part, str) else ITEM))
-        return part
+        between = slice(*found)
+        if not isinstance(value, range):
+            length = len(range(*between.indices(len(value))))
+            run.work(length >> 3)
+            run.grow(length * (1 if isinstance(value, str) else ITEM))
+        return value[between]
 
     return cut
 

@@ -116,7 +116,7 @@ def _for(node: nodes.For, keep: bool) -> Action:  # noqa: FBT001
     def select(run: Evaluation, items: list[Any], outer: dict[str, Any]) -> list[Any]:
         chosen: list[Any] = []
         for item in items if test is not None else ():
-            run.work(cost)
+            run.work(cost + len(outer))
             run.local = dict(outer)
             bind(run, item)
             if test is not None and test(run):
@@ -128,8 +128,9 @@ def _for(node: nodes.For, keep: bool) -> Action:  # noqa: FBT001
         try:
             items = select(run, _loop_items(run, value), outer)
             loop = LoopContext(items, depth, recurse if node.recursive else None)
+            each = cost + len(outer)
             for index, item in enumerate(items):
-                run.work(cost)
+                run.work(each)
                 loop.index0 = index
                 run.local = {**outer, "loop": loop}
                 bind(run, item)
@@ -221,6 +222,7 @@ def _capture_code(body: Sequence[nodes.Statement], filtered: nodes.Filter | None
 
     def capture(run: Evaluation) -> str:
         outer = run.local
+        run.work(8 + len(outer))
         run.local = dict(outer)
         try:
             return text_of(run, block)
@@ -245,6 +247,7 @@ def _with(node: nodes.With, keep: bool) -> Action:  # noqa: FBT001
         outer = run.local
         # All values are evaluated outside, so that one binding does not see another.
         values = [code(run) for _, code in bindings]
+        run.work(8 + len(outer))
         run.local = dict(outer)
         try:
             for (bind, _), value in zip(bindings, values, strict=True):

@@ -1,200 +1,17 @@
-"""What a template may call: methods by type, Jinja2's global functions, `loop`, and the rule for everything else."""
+"""What a template may call besides methods: Jinja2's global functions, `loop`, and the rule for everything else."""
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
 from typing import Any, Final
 
 from noetl.errors import TemplateError
 from noetl.expr.member_access import VISIBLE
-from noetl.expr.sandbox.evaluation import Evaluation, weigh
-from noetl.expr.sandbox.operators import braces
+from noetl.expr.sandbox.evaluation import Evaluation, check_key, weigh
+from noetl.expr.sandbox.methods import METHODS
 from noetl.expr.sandbox.plain_data import to_bounded_list
 from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
-
-# The methods a template may call, by type: those that read, each paid for by what it can make.
-
-
-Method = Callable[..., Any]
-_STRFTIME_WIDTH: Final = re.compile(r"%[-_^#0-9]")
-
-#: text methods whose result is about as long as the text itself
-_TEXT_LINEAR: Final = """capitalize casefold count encode endswith find index isalnum isalpha isascii isdecimal isdigit
-    isidentifier islower isnumeric isprintable isspace istitle isupper lower lstrip partition removeprefix removesuffix
-    rfind rindex rpartition rsplit rstrip split splitlines startswith strip swapcase title upper""".split()  # noqa: SIM905  a list of words reads better so
-
-
-def find_method(value: Any, name: str) -> Method | None:
-    """The method of that name, taking the run and the value first; None if templates may not call any."""
-    for kind in type(value).__mro__:
-        method = METHODS.get(kind, _NONE).get(name)
-        if method is not None:
-            return method
-    if isinstance(value, Mapping):
-        return _MAP.get(name)
-    return None
-
-
-def _linear(kind: type, name: str, share: int = 3) -> Method:
-    """A method that is paid for by the length of what it is called on."""
-    function = getattr(kind, name)
-
-    def call(run: Evaluation, value: Any, *args: Any, **kwargs: Any) -> Any:
-        for argument in args:
-            refuse_missing(argument)
-        run.work(1 + (len(value) >> share))
-        result = function(value, *args, **kwargs)
-        if isinstance(result, (str, bytes)):
-            run.grow(len(result))
-        elif isinstance(result, (list, tuple)):
-            run.grow(len(value) + 56 * len(result))
-        return result
-
-    return call
-
-
-def _constant(kind: type, name: str) -> Method:
-    """A method whose cost does not depend on its value."""
-    function = getattr(kind, name)
-
-    def call(_run: Evaluation, value: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(value, *args, **kwargs)
-
-    return call
-
-
-def _pad_method(name: str) -> Method:
-    function = getattr(str, name)
-
-    def call(run: Evaluation, value: str, width: int, *args: Any) -> Any:
-        run.grow(max(len(value), width))
-        return function(value, width, *args)
-
-    return call
-
-
-def _expandtabs(run: Evaluation, value: str, tabsize: int = 8) -> str:
-    run.grow(len(value) + value.count("\t") * max(0, tabsize))
-    return value.expandtabs(tabsize)
-
-
-def replace(run: Evaluation, value: str, old: str, new: str, count: int = -1) -> str:
-    """`value.replace(old, new, count)`."""
-    found = value.count(old)
-    times = found if count < 0 else min(found, count)
-    run.work(1 + (len(value) >> 3))
-    run.grow(len(value) + times * max(0, len(new) - len(old)))
-    return str(value).replace(old, new, count)
-
-
-def join(run: Evaluation, separator: str, values: Any) -> str:
-    """`separator.join(values)`."""
-    items = to_bounded_list(run, values)
-    for part in items:
-        refuse_missing(part)
-        if not isinstance(part, str):
-            raise TypeError(f"join() takes text, not {type(part).__name__}; the `join` filter takes anything")
-    run.grow(sum(map(len, items)) + len(separator) * len(items))
-    return str(separator).join(items)
-
-
-def _translate(run: Evaluation, value: str, table: Mapping[Any, Any]) -> str:
-    longest = max((len(new) for new in table.values() if isinstance(new, str)), default=1)
-    run.grow(len(value) * max(1, longest))
-    return str(value).translate(dict(table))
-
-
-def _format_map(run: Evaluation, value: str, values: Mapping[str, Any]) -> str:
-    return braces(run, value, **values)
-
-
-def _search(run: Evaluation, value: Any, wanted: Any) -> None:
-    """Pay for comparing something with every item of a list."""
-    run.work(len(value) >> 1)
-    if isinstance(wanted, (list, tuple, Mapping)):
-        weigh(run, wanted)
-        weigh(run, value)
-
-
-def _index(run: Evaluation, value: Any, wanted: Any, *bounds: int) -> int:
-    _search(run, value, wanted)
-    return int(value.index(wanted, *bounds))
-
-
-def _count(run: Evaluation, value: Any, wanted: Any) -> int:
-    _search(run, value, wanted)
-    return int(value.count(wanted))
-
-
-def _list_method(name: str) -> Method:
-    """`keys`, `values`, `items`: as lists, so that they are data like any other."""
-
-    def call(run: Evaluation, value: Mapping[Any, Any]) -> list[Any]:
-        run.work(len(value) >> 2)
-        run.grow((8 if name != "items" else 64) * len(value))
-        return list(getattr(value, name)())
-
-    return call
-
-
-def _get(_run: Evaluation, value: Mapping[Any, Any], key: Any, default: Any = None) -> Any:
-    refuse_missing(key)
-    return default if isinstance(key, tuple) else value.get(key, default)
-
-
-def _copy(run: Evaluation, value: Any) -> Any:
-    run.grow(16 * len(value))
-    return dict(value) if isinstance(value, Mapping) else list(value)
-
-
-def _strftime(run: Evaluation, value: date, pattern: str) -> str:
-    # The C library takes widths such as %999999999d.
-    if _STRFTIME_WIDTH.search(pattern):
-        raise TemplateError("widths and flags in a date format are not supported")
-    run.grow(32 * len(pattern))
-    return value.strftime(pattern)
-
-
-_NONE: Final[dict[str, Method]] = {}
-_MAP: Final[dict[str, Method]] = {
-    **{name: _list_method(name) for name in ("keys", "values", "items")},
-    "get": _get,
-    "copy": _copy,
-}
-_DATE: Final[dict[str, Method]] = {
-    "strftime": _strftime,
-    **{name: _constant(date, name) for name in ("isoformat", "isoweekday", "weekday", "isocalendar", "replace")},
-}
-#: type -> name -> method; other modules add the types they bring
-METHODS: Final[dict[type, dict[str, Method]]] = {
-    str: {
-        **{name: _linear(str, name) for name in _TEXT_LINEAR},
-        **{name: _pad_method(name) for name in ("center", "ljust", "rjust", "zfill")},
-        "expandtabs": _expandtabs,
-        "replace": replace,
-        "join": join,
-        "translate": _translate,
-        "format": braces,
-        "format_map": _format_map,
-    },
-    bytes: {name: _linear(bytes, name) for name in ("decode", "hex")},
-    dict: _MAP,
-    list: {"index": _index, "count": _count, "copy": _copy},
-    tuple: {"index": _index, "count": _count},
-    int: {"bit_length": _constant(int, "bit_length")},
-    float: {"is_integer": _constant(float, "is_integer")},
-    date: _DATE,
-    datetime: {
-        **_DATE,
-        **{name: _constant(datetime, name) for name in ("timestamp", "date", "time", "isoformat", "replace")},
-    },
-    time: {"isoformat": _constant(time, "isoformat"), "strftime": _strftime},
-    timedelta: {"total_seconds": _constant(timedelta, "total_seconds")},
-}
-
 
 # What a template's own statements bring along: `loop`, and namespaces.
 
@@ -297,6 +114,8 @@ METHODS[LoopContext] = {
 
 #: about the length of a word of `lipsum` with its space
 _WORD: Final = 16
+#: and what it takes to find one
+_WORK_OF_A_WORD: Final = 80
 
 
 class SandboxFunction:
@@ -340,12 +159,19 @@ def _range(_run: Evaluation, *bounds: int) -> range:
 
 
 def _dict(run: Evaluation, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
     for argument in args:
         refuse_missing(argument)
+        run.work(8 * len(argument))
         run.grow(64 * len(argument))
-        if not isinstance(argument, Mapping):
-            weigh(run, argument)  # its keys are hashed, which walks nested tuples
-    return dict(*args, **kwargs)
+        if isinstance(argument, Mapping):
+            made.update(argument)
+            continue
+        for key, value in to_bounded_list(run, argument):
+            made[check_key(key)] = value
+    if len(args) > 1:
+        raise TypeError(f"dict() takes one map or list of pairs, not {len(args)}")
+    return {**made, **kwargs}
 
 
 def _namespace(run: Evaluation, *args: Any, **kwargs: Any) -> Namespace:
@@ -365,7 +191,7 @@ def _joiner(_run: Evaluation, separator: str = ", ") -> SandboxFunction:
 def _lipsum(run: Evaluation, n: int = 5, html: bool = True, min: int = 20, max: int = 100) -> str:  # noqa: A002, FBT001, FBT002  Jinja2's signature
     from jinja2.utils import generate_lorem_ipsum
 
-    run.work(n * max)
+    run.work(n * max * _WORK_OF_A_WORD)
     run.grow(n * max * _WORD)
     return str(generate_lorem_ipsum(n, html, min, max))
 
@@ -382,6 +208,10 @@ GLOBALS: Final[Mapping[str, SandboxFunction]] = {
 }
 
 
+#: what a helper such as `all_done` takes for each of the names in a list
+_WORK_OF_A_NAME: Final = 40
+
+
 def call(run: Evaluation, target: Any, described: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Call what a template calls by name: a function of the sandbox, or one that the scopes provide."""
     run.work(1)
@@ -395,4 +225,6 @@ def call(run: Evaluation, target: Any, described: str, args: list[Any], kwargs: 
         raise TemplateError(f"{described} is not a function")
     for argument in (*args, *kwargs.values()):
         refuse_missing(argument)
+        if not isinstance(argument, (str, int)):
+            run.work(_WORK_OF_A_NAME * len(argument) if hasattr(argument, "__len__") else 1)
     return target(*args, **kwargs)

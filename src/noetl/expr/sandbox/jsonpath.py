@@ -1,19 +1,17 @@
 """The `jsonpath` filter: always a list, whether there are no matches, one or many.
 
-Plain paths (`$.a['b'][0][*]..c`) are walked here; python-jsonpath is asked for all others, and imported then.
-What it could cost is paid beforehand, and regular expressions are refused: nobody could say how long they run.
+Plain paths (`$.a['b'][0][*]..c`) are walked here; all others are for `noetl.expr.sandbox.jsonpath_library`.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from noetl.errors import TemplateError
-from noetl.expr.sandbox.evaluation import ITEM, Evaluation, weigh
+from noetl.expr.sandbox.evaluation import ITEM, Evaluation
 from noetl.expr.sandbox.plain_data import plain
 from noetl.expr.sandbox.undefined import refuse_missing
 
@@ -23,8 +21,10 @@ _STEP: Final = re.compile(
       | \[ (?: '(?P<single>[^'\\]*)' | "(?P<double>[^"\\]*)" | (?P<index>-?(?:0|[1-9]\d*)) | (?P<all>\*) ) \] )""",
     re.VERBOSE | re.ASCII,
 )
-_REGEX: Final = re.compile(r"=~|\b(?:match|search)\s*\(")
-_BRACKET: Final = re.compile(r"\[[^\]]*\]")
+#: a longer path is none
+_MOST_CHARACTERS: Final = 4_000
+
+_TOO_LONG: Final = f"`jsonpath` takes a path of up to {_MOST_CHARACTERS:,} characters"
 
 #: one step of a plain path: whether it looks at all depths, and the key it asks for (_ALL for every one)
 _Steps = tuple[tuple[bool, Any], ...]
@@ -37,17 +37,18 @@ def find_jsonpath(run: Evaluation, value: Any, path: str) -> list[Any]:
     refuse_missing(path)
     if not isinstance(path, str):
         raise TypeError("`jsonpath` takes its path as text")
+    if len(path) > _MOST_CHARACTERS:
+        raise TemplateError(_TOO_LONG)
+    run.work(2 * len(path))
     steps = _plain_steps(path)
     if steps is None:
         return _ask_library(run, plain(run, value), path)
-    found: Iterable[Any] = (plain(run, value),)
+    found = [plain(run, value)]
     for deep, key in steps:
-        found = _step(run, _all_depths(run, found) if deep else found, key)
-    matches: list[Any] = []
-    for match in found:
-        run.grow(ITEM)
-        matches.append(match)
-    return matches
+        run.work(10)
+        # One step after the other: a chain of generators as long as the path would be too deep for Python.
+        found = list(_step(run, _all_depths(run, found) if deep else found, key))
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -84,10 +85,12 @@ def _key(match: re.Match[str]) -> Any:
 
 def _step(run: Evaluation, values: Iterable[Any], key: Any) -> Iterator[Any]:
     for value in values:
-        run.work(2)
+        run.work(10)
+        run.grow(ITEM)
         if key is _ALL:
             for child in _children(value):
-                run.work(1)
+                run.work(6)
+                run.grow(ITEM)
                 yield child
         elif isinstance(value, Mapping):
             if isinstance(key, str) and key in value:
@@ -108,7 +111,8 @@ def _all_depths(run: Evaluation, values: Iterable[Any]) -> Iterator[Any]:
         pending = [value]
         while pending:
             part = pending.pop()
-            run.work(4)
+            run.work(20 + 3 * (len(part) if isinstance(part, (list, Mapping)) else 0))
+            run.grow(ITEM)
             yield part
             inside = [child for child in _children(part) if isinstance(child, (list, Mapping))]
             pending.extend(reversed(inside))
@@ -116,60 +120,18 @@ def _all_depths(run: Evaluation, values: Iterable[Any]) -> Iterator[Any]:
 
 def problem_of(path: str) -> str | None:
     """What is wrong with a path, whatever it is asked of."""
+    if len(path) > _MOST_CHARACTERS:
+        return _TOO_LONG
     if _plain_steps(path) is not None:
         return None
-    try:
-        _refuse_regex(path)
-        _compile_path(path)
-    except TemplateError as error:
-        return error.message.removeprefix("`jsonpath` does not understand its path: ")
-    return None
+    from noetl.expr.sandbox.jsonpath_library import library_problem
 
-
-def _short(error: Exception) -> str:
-    """What the library says, without its drawing."""
-    return str(error).partition("\n")[0]
-
-
-def _refuse_regex(path: str) -> None:
-    if _REGEX.search(path):
-        raise TemplateError("regular expressions are not supported in a `jsonpath`")
+    return library_problem(path)
 
 
 def _ask_library(run: Evaluation, value: Any, path: str) -> list[Any]:
-    _refuse_regex(path)
-    ask = _compile_path(path)
-    if not isinstance(value, (list, dict)):
-        return []  # the library would read text as a JSON document
-    selectors = math.prod(1 + bracket.count(",") for bracket in _BRACKET.findall(path))
-    rounds = path.count("..") + path.count("?")
-    run.work(100 * len(path))
-    run.work((1 + weigh(run, value) // 16) * selectors * _depth(value) ** max(0, rounds - 1))
-    return ask(value)
+    from noetl.expr.sandbox.jsonpath_library import compile_path
 
-
-def _depth(value: Any) -> int:
-    """How deeply maps and lists are nested."""
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        level = [child for part in level for child in _children(part) if isinstance(child, (list, Mapping))]
-    return depth
-
-
-@lru_cache(maxsize=1024)
-def _compile_path(path: str) -> Callable[[Any], list[Any]]:
-    import jsonpath
-
-    try:
-        compiled = jsonpath.compile(path)
-    except jsonpath.JSONPathError as error:
-        raise TemplateError(f"`jsonpath` does not understand its path: {_short(error)}") from None
-
-    def ask(value: Any) -> list[Any]:
-        try:
-            return list(compiled.findall(value))
-        except jsonpath.JSONPathError as error:
-            raise TemplateError(f"`jsonpath` cannot follow its path: {error}") from None
-
-    return ask
+    follow = compile_path(run, path)
+    # The library would read text as a JSON document.
+    return follow(run, value) if isinstance(value, (list, dict)) else []

@@ -3,103 +3,24 @@
 from __future__ import annotations
 
 import operator
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, time
-from string import Formatter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from noetl.errors import TemplateError, TemplateLimit, UndefinedValue
-from noetl.expr.member_access import ABSENT, item, member
-from noetl.expr.sandbox.evaluation import ITEM, MOST_BITS, NUMBER, Evaluation, check_number, weigh
+from noetl.expr.sandbox.evaluation import ITEM, MOST_BITS, NUMBER, Evaluation, check_number, stringify, weigh
+from noetl.expr.sandbox.formatting import percent
 from noetl.expr.sandbox.undefined import Missing, explain_misuse, refuse_missing
 from noetl.expr.scopes import FILTERS as FILTER_NAMES, TESTS as TEST_NAMES
 
-# `'%s' % x` and `'{}'.format(x)`, where a few characters could ask for gigabytes or for Python's internals.
-
-
-_SPECIFIER: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+)?)?[hlL]?.", re.DOTALL)
-_NUMBER: Final = re.compile(r"\d+")
-#: wider fields are no formatting any more
-_MOST_WIDTH: Final = 10_000
-_FORMATTABLE: Final = (str, int, float, bool, type(None), date, time)
-
-
-def percent(run: Evaluation, pattern: str, values: Any) -> str:
-    """`pattern % values`."""
-    refuse_missing(values)
-    specifiers = 0
-    for match in _SPECIFIER.finditer(pattern):
-        specifiers += 1
-        for width in match.groups():
-            if width == "*":
-                raise TemplateError("a `*` in a `%` format is not supported")
-            _check_width(width)
-    run.work(specifiers)
-    run.grow(len(pattern) + specifiers * (weigh(run, values) + 400) + _widths(pattern))
-    text: str = str(pattern) % values
-    return text
-
-
-def _widths(text: str) -> int:
-    return sum(int(number) for number in _NUMBER.findall(text) if len(number) < 9)
-
-
-def _check_width(width: str | None) -> None:
-    if width and (len(width) > 9 or int(width) > _MOST_WIDTH):
-        raise TemplateLimit("a formatted field grew too large")
-
-
-class _BoundFormatter(Formatter):
-    """Fields reach data the way templates do, and are formatted only if they are plain values."""
-
-    def __init__(self, run: Evaluation) -> None:
-        self._run = run
-
-    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
-        """The value of `a.b[0]` in `{a.b[0]}`."""
-        parts = re.findall(r"^[^.\[]*|\.[^.\[]+|\[[^\]]+\]", field_name)
-        if "".join(parts) != field_name:
-            raise TemplateError(f"`{{{field_name}}}` is not a format field")
-        root = parts[0]
-        value = self.get_value(int(root) if root.isdigit() else root, args, kwargs)
-        for part in parts[1:]:
-            if part[0] == ".":
-                value = member(value, part[1:])
-            else:
-                key = part[1:-1]
-                value = item(value, int(key) if key.isdigit() else key)
-            if value is ABSENT:
-                raise TemplateError(f"`{{{field_name}}}` names something that is missing")
-        return value, root
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        """The text of one field."""
-        refuse_missing(value)
-        for number in _NUMBER.findall(format_spec):
-            _check_width(number)
-        if not isinstance(value, _FORMATTABLE):
-            weigh(self._run, value)
-            value = str(value)
-        text = format(value, format_spec)
-        self._run.grow(len(text))
-        return text
-
-    def convert_field(self, value: Any, conversion: Any) -> Any:
-        """`!r` and `!s`."""
-        refuse_missing(value)
-        self._run.grow(weigh(self._run, value))
-        return super().convert_field(value, conversion)
-
-
-def braces(run: Evaluation, pattern: str, *args: Any, **kwargs: Any) -> str:
-    """`pattern.format(*args, **kwargs)`."""
-    run.work(pattern.count("{"))
-    run.grow(len(pattern))
-    return _BoundFormatter(run).vformat(str(pattern), args, kwargs)
-
-
 _CONTAINERS: Final = (list, tuple, Mapping)
+#: a text of fewer characters is compared, searched and hashed in no time
+_LONG: Final = 256
+
+
+def _pay_for_numbers(run: Evaluation, left: Any, right: Any) -> None:
+    """Long multiplication and division take the product of the lengths."""
+    if isinstance(left, int) and isinstance(right, int):
+        run.work(left.bit_length() * right.bit_length() >> 15)
 
 
 def add(run: Evaluation, left: Any, right: Any) -> Any:
@@ -107,7 +28,7 @@ def add(run: Evaluation, left: Any, right: Any) -> Any:
     if isinstance(left, (str, bytes)) and isinstance(right, (str, bytes)):
         run.grow(len(left) + len(right))
     elif isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
-        run.work((len(left) + len(right)) >> 4)
+        run.work((len(left) + len(right)) >> 3)
         run.grow(ITEM * (len(left) + len(right)))
     return check_number(left + right)
 
@@ -117,17 +38,24 @@ def multiply(run: Evaluation, left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int):
         if left.bit_length() + right.bit_length() > MOST_BITS:
             raise TemplateLimit(NUMBER)
+        _pay_for_numbers(run, left, right)
         return left * right
     for sequence, times in ((left, right), (right, left)):
-        if isinstance(times, int) and isinstance(sequence, (str, bytes, list, tuple)):
-            run.grow(len(sequence) * max(0, times) * (1 if isinstance(sequence, (str, bytes)) else ITEM))
+        if isinstance(times, int) and isinstance(sequence, (str, bytes)):
+            run.grow(len(sequence) * max(0, times))
+        elif isinstance(times, int) and isinstance(sequence, (list, tuple)):
+            run.work(len(sequence) * max(0, times) >> 3)
+            run.grow(ITEM * len(sequence) * max(0, times))
     return check_number(left * right)
 
 
-def power(_run: Evaluation, left: Any, right: Any) -> Any:
+def power(run: Evaluation, left: Any, right: Any) -> Any:
     """`left ** right`."""
-    if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > MOST_BITS and abs(left) > 1:
-        raise TemplateLimit(NUMBER)
+    if isinstance(left, int) and isinstance(right, int) and abs(left) > 1:
+        bits = left.bit_length() * right
+        if bits > MOST_BITS:
+            raise TemplateLimit(NUMBER)
+        run.work(bits * bits >> 17)
     try:
         return check_number(left**right)
     except OverflowError:
@@ -138,11 +66,13 @@ def modulo(run: Evaluation, left: Any, right: Any) -> Any:
     """`left % right`; formatting, when left is text."""
     if isinstance(left, str):
         return percent(run, left, right)
+    _pay_for_numbers(run, left, right)
     return check_number(left % right)
 
 
 def _plain_operator(function: Callable[[Any, Any], Any]) -> Callable[[Evaluation, Any, Any], Any]:
-    def apply(_run: Evaluation, left: Any, right: Any) -> Any:
+    def apply(run: Evaluation, left: Any, right: Any) -> Any:
+        _pay_for_numbers(run, left, right)
         return check_number(function(left, right))
 
     return apply
@@ -196,27 +126,55 @@ def _holds(run: Evaluation, sign: str, left: Any, right: Any) -> bool:
         return contains(run, right, left)
     if sign == "not in":
         return not contains(run, right, left)
-    if isinstance(left, _CONTAINERS) and isinstance(right, _CONTAINERS):
-        weigh(run, left)
-        weigh(run, right)
+    pay_to_compare(run, left, right)
     try:
         return bool(ORDER[sign](left, right))
     except TypeError:
         raise TemplateError(explain_misuse(sign, left, right)) from None
 
 
+def pay_to_compare(run: Evaluation, left: Any, right: Any) -> None:
+    """Pay for comparing two values: as far as both go, in the worst case."""
+    if isinstance(left, str) and isinstance(right, str):
+        run.work(min(len(left), len(right)) >> 8)
+    elif isinstance(left, _CONTAINERS) and isinstance(right, _CONTAINERS):
+        weigh(run, left)
+        weigh(run, right)
+
+
+def pay_to_search(run: Evaluation, items: Any, wanted: Any) -> None:
+    """Pay for comparing something with every item of a list."""
+    run.work(len(items) >> 1)
+    if isinstance(wanted, _CONTAINERS):
+        run.work(len(items) * (weigh(run, wanted) >> 8))
+        weigh(run, items)
+    elif isinstance(wanted, str) and len(wanted) >= _LONG:
+        # Texts of another length differ at once.
+        run.work(2 * len(items))
+        alike = sum(1 for item in items if item.__class__ is str and len(item) == len(wanted))
+        run.work(alike * len(wanted) >> 8)
+    elif isinstance(wanted, int) and wanted.bit_length() >= _LONG:
+        run.work(len(items) * wanted.bit_length() >> 10)
+
+
+def pay_to_find(run: Evaluation, text: Any, wanted: Any) -> None:
+    """Pay for looking for a text in another, from the left: Python does so in time that grows with both."""
+    most, least = len(text), len(wanted)
+    run.work(1 + (most >> 4) + least + (min(most, 30_000) * min(least, 100) >> 6))
+
+
 def contains(run: Evaluation, container: Any, value: Any) -> bool:
     """`value in container`."""
     if isinstance(container, str):
-        run.work(len(container) >> 8)
+        if isinstance(value, str):
+            pay_to_find(run, container, value)
     elif isinstance(container, (list, tuple)):
-        if isinstance(value, _CONTAINERS):
-            weigh(run, value)
-            weigh(run, container)
-        run.work(len(container) >> 1)
+        pay_to_search(run, container, value)
     elif isinstance(container, Mapping):
         if isinstance(value, tuple):
             return False  # never a key of data, and hashing nested ones can take for ever
+        if isinstance(value, str):
+            run.work(len(value) >> 5)
     elif isinstance(container, range):
         # Python would try every number for anything that is no integer.
         return isinstance(value, (int, float)) and value == (number := int(value)) and number in container
@@ -241,8 +199,11 @@ def _type_test(question: Callable[..., bool]) -> TestFunction:
 
 
 def _number_test(question: Callable[..., bool]) -> TestFunction:
-    def call(_run: Evaluation, value: Any, *args: Any) -> bool:
+    def call(run: Evaluation, value: Any, *args: Any) -> bool:
         refuse_missing(value)
+        for argument in args:
+            refuse_missing(argument)
+            _pay_for_numbers(run, value, argument)
         if not _number(value):
             raise TypeError(f"this test needs a number, not {type(value).__name__}")
         return bool(question(value, *args))
@@ -252,9 +213,9 @@ def _number_test(question: Callable[..., bool]) -> TestFunction:
 
 def _text_test(question: Callable[[str], bool]) -> TestFunction:
     def call(run: Evaluation, value: Any) -> bool:
-        refuse_missing(value)
-        run.grow(weigh(run, value))
-        return question(str(value))
+        text = stringify(run, value)
+        run.work(len(text) >> 4)
+        return question(text)
 
     return call
 
@@ -268,6 +229,10 @@ def _comparison_test(sign: str, *, wanted: bool = True) -> TestFunction:
 
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float))
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and len(value) < _LONG
 
 
 _SIGNS: Final = {
@@ -299,8 +264,8 @@ TESTS: Final[Mapping[str, TestFunction]] = {
     "callable": _type_test(callable),
     "escaped": _type_test(lambda value: hasattr(value, "__html__")),
     "sameas": _type_test(lambda value, other: value is other),
-    "filter": _type_test(lambda value: isinstance(value, str) and value in FILTER_NAMES),
-    "test": _type_test(lambda value: isinstance(value, str) and value in TEST_NAMES),
+    "filter": _type_test(lambda value: _is_word(value) and value in FILTER_NAMES),
+    "test": _type_test(lambda value: _is_word(value) and value in TEST_NAMES),
     "odd": _number_test(lambda value: value % 2 == 1),
     "even": _number_test(lambda value: value % 2 == 0),
     "divisibleby": _number_test(lambda value, number: value % number == 0),

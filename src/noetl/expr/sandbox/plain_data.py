@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from noetl.errors import TemplateError, UndefinedValue
 from noetl.expr.member_access import Ref
-from noetl.expr.sandbox.evaluation import ITEM, Evaluation, check_float, check_int, weigh
-from noetl.expr.sandbox.undefined import Missing, refuse_missing
-from noetl.expr.scopes import OWN_FUNCTIONS
+from noetl.expr.sandbox.evaluation import ITEM, OBJECT, Evaluation, check_float, check_int, pay_for_text
+from noetl.expr.sandbox.undefined import Missing, not_data_error, refuse_missing
 
 # Values as text: what `{{ … }}` inside other text and `~` make of them, and JSON.
 
@@ -49,19 +48,7 @@ def _other_text(run: Evaluation, value: Any) -> str:
         return value.isoformat()
     if isinstance(value, (Mapping, list, tuple, range)):
         return tojson(run, value)
-    raise not_data_error(value, run)
-
-
-def not_data_error(value: Any, run: Evaluation | None = None) -> TemplateError:
-    """The error of a value that is not data, a function for instance."""
-    what, way_out = type(value).__name__, ""
-    if callable(value):
-        what = "function"
-        scopes = run.scopes if run is not None else {}
-        way_out = "".join(f": write `{name}()`" for name in OWN_FUNCTIONS if scopes.get(name) is value)
-    error = TemplateError(f"it yields a {what}, which is not data{way_out}")
-    error.kind = "type"
-    return error
+    raise not_data_error(value, run.scopes)
 
 
 def tojson(run: Evaluation, value: Any, indent: int | None = None) -> str:
@@ -74,7 +61,7 @@ def dumps(
 ) -> str:
     """JSON text, paid for beforehand."""
     refuse_missing(value)
-    run.grow(weigh(run, value))
+    pay_for_text(run, value)
     if indent is None:
         return json.dumps(value, default=_encode_other, sort_keys=sort_keys, ensure_ascii=ascii_only, allow_nan=False)
     if indent > _MOST_INDENT:
@@ -84,8 +71,8 @@ def dumps(
     )
     chunks: list[str] = []
     for chunk in encoder.iterencode(value):
-        run.work(1)
-        run.grow(len(chunk))
+        run.work(8)
+        run.grow(len(chunk) + ITEM)
         chunks.append(chunk)
     return "".join(chunks)
 
@@ -125,9 +112,11 @@ def plain(run: Evaluation, value: Any) -> Any:
 
 
 def _plain_list(run: Evaluation, value: list[Any]) -> list[Any]:
-    run.work(8 + len(value))
+    run.work(8 + 3 * len(value))
     for index, part in enumerate(value):
-        if (kind := part.__class__) not in _AS_IT_IS:
+        if (kind := part.__class__) not in _AS_IT_IS and not (
+            _LEAST < part < _MOST if kind is int else kind is float and part - part == 0
+        ):
             new = _plain_dict(run, part) if kind is dict else plain(run, part)
             if new is not part:
                 run.grow(ITEM * len(value))
@@ -136,7 +125,7 @@ def _plain_list(run: Evaluation, value: list[Any]) -> list[Any]:
 
 
 def _plain_dict(run: Evaluation, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    run.work(8 + len(value))
+    run.work(8 + 4 * len(value))
     changed: dict[Any, Any] = {}
     for key, part in value.items():
         # Rows have many numbers, and a call for each would be most of the time that is spent here; only a finite one
@@ -148,6 +137,8 @@ def _plain_dict(run: Evaluation, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
             if new is not part:
                 changed[key] = new
         if key.__class__ is not str:
+            run.work(12 * len(value))
+            run.grow(16 * len(value))
             return {_key(key): plain(run, part) for key, part in value.items()}
     if not changed:
         return value
@@ -189,15 +180,20 @@ def _other(run: Evaluation, value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, (bool, int, float)):
         return value
-    raise not_data_error(value, run)
+    raise not_data_error(value, run.scopes)
 
 
 def to_bounded_list(run: Evaluation, value: Any) -> list[Any]:
     """Any sequence or iterator as a list, as long as the budget lasts."""
-    if isinstance(value, (list, tuple, range, str, Mapping)):
+    if isinstance(value, (list, tuple, Mapping)):
         run.work(len(value) >> 2)
-        # The numbers of a range do not exist before they are asked for.
-        run.grow(32 * len(value) if isinstance(value, range) else ITEM * len(value))
+        run.grow(ITEM * len(value))
+        return list(value)
+    if isinstance(value, (str, bytes, range)):
+        # Numbers, and characters beyond Latin-1, do not exist by themselves before they are asked for.
+        exist = isinstance(value, str) and value.isascii()
+        run.work(len(value) >> 2 if exist else 2 * len(value))
+        run.grow((ITEM if exist else ITEM + OBJECT) * len(value))
         return list(value)
     items: list[Any] = []
     for part in value:

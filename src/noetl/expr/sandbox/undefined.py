@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from noetl.errors import UndefinedValue
+from noetl.errors import TemplateError, UndefinedValue
+from noetl.expr.scopes import OWN_FUNCTIONS
 from noetl.model.nearest import nearest
 
 # Values and limits in the words of messages: what something is, which keys it has, and the way out.
@@ -14,8 +15,12 @@ from noetl.model.nearest import nearest
 #: keys of a map that are listed, and characters of a text that are shown
 _KEYS: Final = 8
 _SHOWN: Final = 40
+#: characters of a name that is not there
+_SHOWN_NAME: Final = 200
 #: keys among which a near one is looked for
 _SEARCHED: Final = 200
+#: pairs of letters that are compared for it
+_MOST_PAIRS: Final = 50_000
 #: numbers beyond are not written out
 _LARGE: Final = 10**30
 
@@ -54,7 +59,7 @@ def describe_contents(name: str, of: Any) -> str:
     """Behind "`name` is missing in `…`": what the value has instead."""
     if isinstance(of, Mapping):
         keys = [key for key, _ in zip(of, range(_SEARCHED), strict=False) if isinstance(key, str)]
-        meant = nearest(name, keys)
+        meant = nearest(name, keys[: _MOST_PAIRS // (len(name) ** 2 + 1)])
         if meant is not None:
             return f"; did you mean `{meant}`?"
         more = ", …" if len(of) > _KEYS else ""
@@ -62,6 +67,17 @@ def describe_contents(name: str, of: Any) -> str:
     if isinstance(of, (list, tuple)):
         return f", which is a list of {len(of)}"
     return f", which is {describe_type(of)}" if of is None or isinstance(of, (str, int, float)) else ""
+
+
+def not_data_error(value: Any, scopes: Mapping[str, Any] | None = None) -> TemplateError:
+    """The error of a value that is not data, a function for instance."""
+    what, way_out = type(value).__name__, ""
+    if callable(value):
+        what = "function"
+        way_out = "".join(f": write `{name}()`" for name in OWN_FUNCTIONS if (scopes or {}).get(name) is value)
+    error = TemplateError(f"it yields a {what}, which is not data{way_out}")
+    error.kind = "type"
+    return error
 
 
 def explain_misuse(sign: str, left: Any, right: Any) -> str:
@@ -106,8 +122,8 @@ class Missing:
     def reason(self) -> str:
         """What is missing, as part of a sentence."""
         if self._parent is None:
-            return f"`{self._name}` is not known here"
-        said = f"`{self._name}` is missing" + (f" in `{self._parent}`" if self._parent else "")
+            return f"`{self._name[:_SHOWN_NAME]}` is not known here"
+        said = f"`{self._name[:_SHOWN_NAME]}` is missing" + (f" in `{self._parent}`" if self._parent else "")
         return said if self._of is _NOTHING else said + describe_contents(self._name, self._of)
 
     def _fail(self, *_args: object, **_kwargs: object) -> NoReturn:

@@ -53,20 +53,17 @@ def schema_of(root: Record, named: Mapping[str, Shape], title: str) -> Schema:
 
 def check_schema(value: Any) -> str | None:
     """What is wrong with a value that should be a JSON Schema itself; None if nothing is."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import validator_for
+    from noetl.schemas import Schema, SchemaInvalid, SchemaLimit
 
     if not isinstance(value, Mapping | bool):
         return "a schema is a map"
-    dialect = value.get("$schema", "") if isinstance(value, Mapping) else ""
-    if not isinstance(dialect, str):
-        return "`$schema` must be text"
     try:
-        validator_for(value, default=Draft202012Validator).check_schema(value)  # type: ignore[arg-type]
-    except SchemaError as error:
-        place = ".".join(str(part) for part in error.path)
-        return f"`{place}`: {error.message}" if place else str(error.message)
+        Schema(value)
+    except SchemaInvalid as wrong:
+        place = ".".join(str(part) for part in wrong.path)
+        return f"`{place}`: {wrong.said}" if place else wrong.said
+    except SchemaLimit:
+        return "it is too large: nobody could check it in half a second"
     except RecursionError:
         return "the schema is nested too deeply"
     return None
