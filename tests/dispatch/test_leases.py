@@ -10,14 +10,14 @@ from dispatch_world import net
 from hypothesis import given, settings, strategies as st
 from thorough import up_to
 
-from noetl.dispatch import Dispatcher, State
+from noetl.dispatch import Dispatcher, HeldAssignment, State, WorkerQueue
 from noetl.dispatch.ledger import MOST_UNHEARD_S
 from noetl.dispatch.moves import DeadLetter, Give, StopAt
 from noetl.dispatch.placement import lease_of, protocol_of
 from noetl.lang import load_bytes
 from noetl.model.events import Fact
 from noetl.model.orders import RunPipeline
-from noetl.model.wire import PROTOCOL, Lease, PipelineReport
+from noetl.model.wire import PROTOCOL, Lease, PipelineReport, WorkAssignment
 from noetl.tools.registry import ToolKinds
 
 KEY = ("x", "leased-1", None)
@@ -238,3 +238,34 @@ def test_the_reason_for_waiting_says_that_the_workers_are_too_old() -> None:
         "1 pipeline waits for a worker of pool `default`: "
         "all that are there are of an older version, which cannot run this; upgrade one"
     )
+
+
+# --- at the worker -----------------------------------------------------------------------------------------------------
+
+
+def holding(queue: WorkerQueue, name: str, lease: Lease | None, fence: str = "f") -> HeldAssignment:
+    held = HeldAssignment("link", WorkAssignment("x", RunPipeline(name, "s", None, {}), fence, lease=lease), None, {})
+    queue.assign(held)
+    return held
+
+
+def test_a_worker_lets_go_of_each_pipeline_when_nobody_has_heard_it_for_the_time_of_its_lease() -> None:
+    queue = WorkerQueue(slots=9)
+    short, long = Lease(2.0, 0.5), Lease(90.0, 30.0)
+    a, b, c = (holding(queue, name, lease) for name, lease in (("a", short), ("b", None), ("c", long)))
+    assert queue.leases() == [short, long]
+    for silence_s, gone in ((1.9, []), (2.1, [a]), (29.9, [a]), (30.1, [a, b]), (90.0, [a, b]), (90.1, [a, b, c])):
+        assert queue.expired(silence_s, 30.0) == [one.key for one in gone], silence_s
+
+
+def test_what_waits_for_an_earlier_assignment_counts_and_what_only_puts_its_tools_away_does_not() -> None:
+    queue = WorkerQueue(slots=9)
+    first = holding(queue, "a", Lease(2.0, 0.5))
+    assert queue.next(0.0) is first
+    following = holding(queue, "a", Lease(5.0, 1.0), "g")
+    assert queue.leases() == [Lease(2.0, 0.5), Lease(5.0, 1.0)]
+    assert queue.expired(6.0, 30.0) == [first.key], "once, though it was given twice"
+    queue.drop(first.key, first.fence, runs=True, now=1.0)
+    assert queue.leases() == [Lease(5.0, 1.0)]
+    assert queue.expired(4.0, 30.0) == []
+    assert queue.expired(6.0, 30.0) == [following.key]

@@ -58,6 +58,8 @@ def _keys(ask: Ask) -> tuple[str | None, str | None]:
     return cap.key if cap is not None else None, pace.key if pace is not None else None
 
 
+#: what an entry may need
+_PROTOCOLS = range(PROTOCOL + 1)
 #: a pool; the worker for which its entries are kept, None: any worker of the pool may take them; and the `PROTOCOL` they need
 _Lane = tuple[str, str | None, int]
 
@@ -91,7 +93,7 @@ class ReadyQueue:
                 return entry
         return None
 
-    def length(self, pools: Iterable[str], protocols: Iterable[int], worker: str | None = None) -> int:
+    def length(self, pools: Iterable[str], protocols: Iterable[int] = _PROTOCOLS, worker: str | None = None) -> int:
         """How many entries these pools have, at most: for any worker, or for one alone."""
         lanes = [(pool, worker, needed) for pool in pools for needed in protocols]
         return sum(len(self._heaps.get(lane, ())) for lane in lanes)
@@ -118,8 +120,6 @@ class ReadyQueue:
 HINT_AGAIN_S = 0.25
 #: Seconds between two looks at the leases that count, at most. A process that took longer did not hear what workers said.
 MOST_UNHEARD_S = 1.0
-#: what an entry may need
-_PROTOCOLS = range(PROTOCOL + 1)
 
 
 class Ledger:

@@ -265,9 +265,9 @@ class WorkerQueue:
         """The leases of what it holds that are not the cluster's. Other threads may ask."""
         return [lease for one in self._awaited() if (lease := one.assignment.lease) is not None]
 
-    def expired(self, silence_s: float, lease_s: float) -> list[HeldAssignment]:
+    def expired(self, silence_s: float, lease_s: float) -> list[Key]:
         """What others have by now if no server has heard of this worker for so long; `lease_s`: the lease of the cluster."""
-        return [one for one in self._awaited() if silence_s > _ttl_of(one, lease_s)]
+        return list(dict.fromkeys(one.key for one in self._awaited() if silence_s > _ttl_of(one, lease_s)))
 
     # --- running -----------------------------------------------------------------------------------------------------
 

@@ -291,8 +291,8 @@ class WorkerAgent:
 
     def expire(self, silence_s: float, lease_s: float) -> None:
         """Let go of what others have by now, after no server has heard of this worker for so long."""
-        for held in self.queue.expired(silence_s, lease_s):
-            self._drop(held.key, held.fence)
+        for key in self.queue.expired(silence_s, lease_s):
+            self._drop(key)
         self._pump()
 
     def lose(self, name: str) -> None:
