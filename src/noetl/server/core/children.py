@@ -113,7 +113,7 @@ class Children:
         execution_id = order.child["execution_id"]
         try:
             found = await self._run_child(parent, order.child, order.task_run_id)
-            if self._starting.pop(execution_id):
+            if self._starting.pop(execution_id, False):
                 self.ask(execution_id, Cancel(WITHOUT_PARENT))
             if isinstance(found, LiveExecution):
                 # What the parent was told while the child was on its way has not reached it.
