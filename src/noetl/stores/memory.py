@@ -12,7 +12,8 @@ import msgspec
 from noetl.errors import UsageError
 from noetl.model.events import Event, decode, encode
 from noetl.model.wire import Answer, Ask, Key
-from noetl.ports import OVER, Conflict, EventLog, LogLine, PlaybookSource, Slots, Summary
+from noetl.ports import OVER, AccessStore, Conflict, EventLog, LogLine, PlaybookSource, Slots, Summary
+from noetl.stores.access import MemoryAccess
 from noetl.stores.appends import Opening, key_conflict, link, opening_of, root
 from noetl.stores.limit_rules import FRESH_S, SlotLedger, admit
 
@@ -125,6 +126,7 @@ class _SharedLog:
         self.owners: dict[str, str] = {}
         self.alive: set[str] = set()
         self.ledger = SharedSlots()
+        self.access = MemoryAccess()
 
 
 class MemoryLog(EventLog):
@@ -219,6 +221,10 @@ class MemoryLog(EventLog):
     def slots(self, clock: Callable[[], float]) -> Slots:
         """See `noetl.ports.cluster.HasSlots`."""
         return MemorySlots(self._shared.ledger, self._name, self._is_attended, clock)
+
+    def access(self) -> AccessStore:
+        """See `noetl.ports.access.HasAccess`."""
+        return self._shared.access
 
     def _is_attended(self, execution_id: str) -> bool:
         summary = self.summary(execution_id)

@@ -346,3 +346,56 @@ INSERT INTO noetl.dead_letter (execution_id, step_run_id, iteration, worker, tri
 
 -- name: buried
 SELECT execution_id, step_run_id, iteration, worker, tries, why, at FROM noetl.dead_letter ORDER BY number DESC LIMIT %s;
+
+-- name: find_token
+SELECT body, last_used FROM noetl.token WHERE sha256 = %s;
+
+-- name: tokens
+SELECT body, last_used FROM noetl.token ORDER BY name;
+
+-- name: add_token
+INSERT INTO noetl.token (name, sha256, body) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING name;
+
+-- name: remove_token
+DELETE FROM noetl.token WHERE name = %s RETURNING body, last_used;
+
+-- name: note_use
+UPDATE noetl.token t SET last_used = u.at FROM (VALUES (%s::float8, %s::text)) AS u (at, name)
+WHERE t.name = u.name AND coalesce(t.last_used, 0) < u.at RETURNING t.name;
+
+-- name: audit_ends
+SELECT forgotten, forgotten_hash, number, hash FROM noetl.audit_ends;
+
+-- name: append_audit
+-- Two who write at once wait for each other at the one row of the ends, whose latest version both see.
+WITH given AS (SELECT %s::bytea AS body), ends AS (
+    UPDATE noetl.audit_ends SET number = number + 1, hash = sha256(hash || given.body) FROM given
+    RETURNING number, hash, given.body
+)
+INSERT INTO noetl.audit (number, at, who, action, body, hash) SELECT number, %s, %s, %s, body, hash FROM ends RETURNING number;
+
+-- name: audit
+SELECT number, body FROM noetl.audit, (SELECT %s::bigint AS before, %s::text AS since, %s::text AS until, %s::text AS by, %s::text AS what) AS w
+WHERE number < coalesce(w.before, 9223372036854775807)
+    AND (w.since IS NULL OR at >= w.since) AND (w.until IS NULL OR at < w.until)
+    AND (w.by IS NULL OR who = w.by) AND (w.what IS NULL OR action = w.what)
+ORDER BY number DESC LIMIT %s;
+
+-- name: raw_audit
+SELECT number, body, hash FROM noetl.audit WHERE number > %s ORDER BY number LIMIT %s;
+
+-- name: prune_audit
+-- All up to the last entry that goes: all before it are older than a time, or it is further back than so many. The latest one
+-- stays.
+WITH wanted AS (SELECT %s::text AS since, %s::bigint AS keep), newest AS (SELECT max(number) AS number FROM noetl.audit),
+last AS (
+    SELECT a.number, a.hash FROM noetl.audit a, newest n, wanted w
+    WHERE a.number < n.number AND a.number < greatest(
+        coalesce((SELECT y.number FROM noetl.audit y WHERE y.at >= w.since ORDER BY y.number LIMIT 1), n.number),
+        n.number - w.keep + 1
+    )
+    ORDER BY a.number DESC LIMIT 1
+), moved AS (
+    UPDATE noetl.audit_ends SET forgotten = last.number, forgotten_hash = last.hash FROM last
+)
+DELETE FROM noetl.audit a USING last WHERE a.number <= last.number RETURNING a.number;

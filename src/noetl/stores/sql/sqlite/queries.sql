@@ -170,3 +170,51 @@ DELETE FROM turn WHERE key = ? AND process = ?;
 
 -- name: sweep_turns
 DELETE FROM turn WHERE seen < ?;
+
+-- name: find_token
+SELECT body, last_used FROM token WHERE sha256 = ?;
+
+-- name: tokens
+SELECT body, last_used FROM token ORDER BY name;
+
+-- name: add_token
+INSERT INTO token (name, sha256, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING name;
+
+-- name: remove_token
+DELETE FROM token WHERE name = ? RETURNING body, last_used;
+
+-- name: note_use
+UPDATE token SET last_used = ?1 WHERE name = ?2 AND coalesce(last_used, 0) < ?1 RETURNING name;
+
+-- name: audit_ends
+SELECT forgotten, forgotten_hash, number, hash FROM audit_ends;
+
+-- name: move_audit_end
+UPDATE audit_ends SET number = ?, hash = ?;
+
+-- name: add_audit
+INSERT INTO audit (number, at, who, action, body, hash) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: audit
+SELECT number, body FROM audit
+WHERE number < coalesce(?1, 9223372036854775807)
+    AND (?2 IS NULL OR at >= ?2) AND (?3 IS NULL OR at < ?3) AND (?4 IS NULL OR who = ?4) AND (?5 IS NULL OR action = ?5)
+ORDER BY number DESC LIMIT ?6;
+
+-- name: raw_audit
+SELECT number, cast(body AS BLOB), cast(hash AS BLOB) FROM audit WHERE number > ? ORDER BY number LIMIT ?;
+
+-- name: audit_to_forget
+-- The last entry that goes: all before it are older than a time, or it is further back than so many. The latest one stays.
+SELECT number, hash FROM audit
+WHERE number < (SELECT max(number) FROM audit) AND number < max(
+    coalesce((SELECT number FROM audit WHERE at >= ?1 ORDER BY number LIMIT 1), (SELECT max(number) FROM audit)),
+    (SELECT max(number) FROM audit) - ?2 + 1
+)
+ORDER BY number DESC LIMIT 1;
+
+-- name: forget_audit
+DELETE FROM audit WHERE number <= ? RETURNING number;
+
+-- name: move_audit_begin
+UPDATE audit_ends SET forgotten = ?, forgotten_hash = ?;
