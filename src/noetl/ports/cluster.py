@@ -67,11 +67,14 @@ class WorkerRegistry(Protocol):
     def workers(self) -> list[dict[str, Any]]:
         """Those who live: `worker`, `heard_s_ago`, and what they said of themselves."""
 
-    async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:
-        """Keep that a pipeline was given out as often as it may be, and what became of it the last time."""
+    async def add_dead_letter(self, held: HeldPipeline, why: str, path: str) -> None:
+        """Keep that a pipeline was given out as often as it may be, what became of it the last time, and its playbook's path."""
 
-    def list_dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Those pipelines, the latest first: `execution_id`, `step_run_id`, `iteration`, `worker`, `tries`, `why`, `at`."""
+    def list_dead_letters(self, limit: int = 100, paths: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Those pipelines, the latest first: `execution_id`, `step_run_id`, `iteration`, `worker`, `tries`, `why`, `at`.
+
+        With `paths` only those of playbooks with these paths, see `model.access.allows_path`.
+        """
 
     def close(self) -> None:
         """Let go."""

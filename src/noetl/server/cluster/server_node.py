@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -112,21 +112,23 @@ class ServerNode(ControlPlane):
         """Those who live."""
         return self.registry.workers()
 
-    def dead_letters(self) -> list[dict[str, Any]]:
-        """Pipelines that nobody brought to an end, the latest first."""
-        return self.registry.list_dead_letters()
+    def dead_letters(self, paths: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Pipelines that nobody brought to an end, the latest first; with `paths` only those of these playbooks."""
+        return self.registry.list_dead_letters(paths=paths)
 
     def _record_dead_letter(self, letter: DeadLetter) -> None:
         """Record a dead letter, and fail its step."""
         message = f"it was given out {letter.tries} times and never came to an end; the last time, {letter.why}"
         error = failure("dead-letter", message, tries=letter.tries)
         execution_id, run_id, iteration = letter.key
-        self.spawn(self._keep_letter(HeldPipeline(*letter.key, "", letter.worker, letter.tries), letter.why))
+        live = self.service.live.get(execution_id)
+        path = live.state.path if live is not None else ""
+        self.spawn(self._keep_letter(HeldPipeline(*letter.key, "", letter.worker, letter.tries), letter.why, path))
         self.service.post(execution_id, [PipelineFailed(run_id, iteration, error)])
 
-    async def _keep_letter(self, held: HeldPipeline, why: str) -> None:
+    async def _keep_letter(self, held: HeldPipeline, why: str, path: str) -> None:
         with contextlib.suppress(NoetlError):  # the execution says it too
-            await self.registry.add_dead_letter(held, why)
+            await self.registry.add_dead_letter(held, why, path)
 
     async def drain(self) -> None:
         """Hand out nothing more, and let what was reported be written."""

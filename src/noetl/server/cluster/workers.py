@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.model.access import allows_path
 from noetl.model.wire import HeldPipeline
 from noetl.ports import WorkerRegistry
 
@@ -59,7 +60,7 @@ class MemoryRegistry(WorkerRegistry):
         self._until: dict[str, float] = {}
         self._about: dict[str, dict[str, Any]] = {}
         self._given_up: set[str] = set()
-        self._buried: list[dict[str, Any]] = []
+        self._buried: list[tuple[str, dict[str, Any]]] = []
 
     async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
         """See the port."""
@@ -102,14 +103,14 @@ class MemoryRegistry(WorkerRegistry):
             for worker, until in self._until.items()
         ]
 
-    async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:
+    async def add_dead_letter(self, held: HeldPipeline, why: str, path: str) -> None:
         """See the port."""
         at = datetime.fromtimestamp(time(), UTC).isoformat()
-        self._buried.append({**msgspec.to_builtins(held), "why": why, "at": at})
+        self._buried.append((path, {**msgspec.to_builtins(held), "why": why, "at": at}))
 
-    def list_dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
+    def list_dead_letters(self, limit: int = 100, paths: Sequence[str] = ()) -> list[dict[str, Any]]:
         """See the port."""
-        return list(reversed(self._buried))[:limit]
+        return [letter for path, letter in reversed(self._buried) if allows_path(paths, path)][:limit]
 
     def close(self) -> None:
         """Let go."""

@@ -12,7 +12,7 @@ import secrets
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +163,7 @@ class ControlPlane:
         """What an execution waits for that is no part of it, in words."""
         return self.pipelines.waits(execution_id)
 
-    def dead_letters(self) -> list[dict[str, Any]]:
+    def dead_letters(self, paths: Sequence[str] = ()) -> list[dict[str, Any]]:  # noqa: ARG002
         """Pipelines that nobody brought to an end; where there are no workers apart, there are none."""
         return []
 

@@ -63,6 +63,9 @@ class NotifyListener:
 
 
 _SQL = queries("postgres")
+#: queries whose parameters have names, in the order of `SqlLog`
+_LISTED = ("limit", "parent", "before", "paths")
+_NAMED = {"summaries": _LISTED, "unfinished": _LISTED, "summaries_between": ("first", "last", "limit", "paths")}
 
 
 class PostgresLog(SqlLog):
@@ -90,8 +93,8 @@ class PostgresLog(SqlLog):
         import psycopg
 
         given: Any = params
-        if name in ("summaries", "unfinished"):
-            given = dict(zip(("limit", "parent", "before"), params, strict=True))
+        if (names := _NAMED.get(name)) is not None:
+            given = dict(zip(names, params, strict=True))
         again = True
         while True:
             try:

@@ -15,6 +15,7 @@ from noetl.model.wire import HeldPipeline
 from noetl.ports import StoreFailed, WorkerRegistry
 from noetl.stores.appends import queries
 from noetl.stores.postgres.schema import connect, explain_error
+from noetl.stores.sql_log import encode_paths
 
 if TYPE_CHECKING:
     import psycopg
@@ -125,14 +126,16 @@ class PgRegistry(WorkerRegistry):
 
         await self._ask(write)
 
-    async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:
+    async def add_dead_letter(self, held: HeldPipeline, why: str, path: str) -> None:
         """See the port."""
         execution_id, step_run_id, iteration, _, worker, tries = _row(held)
-        await self._ask(lambda it: it.execute(_SQL["bury"], (execution_id, step_run_id, iteration, worker, tries, why)))
+        row = execution_id, step_run_id, iteration, worker, tries, why, path
+        await self._ask(lambda it: it.execute(_SQL["bury"], row))
 
-    def list_dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
+    def list_dead_letters(self, limit: int = 100, paths: Sequence[str] = ()) -> list[dict[str, Any]]:
         """See the port."""
-        rows = self._do(lambda it: it.execute(_SQL["buried"], (limit,)).fetchall())
+        wanted = {"limit": limit, "paths": encode_paths(paths)}
+        rows = self._do(lambda it: it.execute(_SQL["buried"], wanted).fetchall())
         names = ("execution_id", "step_run_id", "iteration", "worker", "tries", "why", "at")
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return [

@@ -70,6 +70,11 @@ SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, pare
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
 WHERE (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
     AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
+    AND (%(paths)s::text IS NULL OR EXISTS (
+        -- as `model.access.allows_path`
+        SELECT 1 FROM jsonb_array_elements_text(%(paths)s::jsonb) AS p
+        WHERE path = p OR (right(p, 2) = '/*' AND starts_with(path, left(p, -1)))
+    ))
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: unfinished
@@ -80,6 +85,11 @@ FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN no
 WHERE NOT over
     AND (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
     AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
+    AND (%(paths)s::text IS NULL OR EXISTS (
+        -- as `model.access.allows_path`
+        SELECT 1 FROM jsonb_array_elements_text(%(paths)s::jsonb) AS p
+        WHERE path = p OR (right(p, 2) = '/*' AND starts_with(path, left(p, -1)))
+    ))
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: summaries_between
@@ -87,8 +97,13 @@ SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, pare
     NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp()),
     caller, start_key
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
-WHERE execution_id BETWEEN %s AND %s
-ORDER BY execution_id LIMIT %s;
+WHERE execution_id BETWEEN %(first)s AND %(last)s
+    AND (%(paths)s::text IS NULL OR EXISTS (
+        -- as `model.access.allows_path`
+        SELECT 1 FROM jsonb_array_elements_text(%(paths)s::jsonb) AS p
+        WHERE path = p OR (right(p, 2) = '/*' AND starts_with(path, left(p, -1)))
+    ))
+ORDER BY execution_id LIMIT %(limit)s;
 
 -- name: execution_of_key
 SELECT execution_id FROM noetl.execution WHERE caller = %s AND start_key = %s;
@@ -342,10 +357,16 @@ DELETE FROM noetl.turn WHERE key = %s AND process = %s;
 DELETE FROM noetl.turn WHERE seen < %s;
 
 -- name: bury
-INSERT INTO noetl.dead_letter (execution_id, step_run_id, iteration, worker, tries, why) VALUES (%s, %s, %s, %s, %s, %s);
+INSERT INTO noetl.dead_letter (execution_id, step_run_id, iteration, worker, tries, why, path) VALUES (%s, %s, %s, %s, %s, %s, %s);
 
 -- name: buried
-SELECT execution_id, step_run_id, iteration, worker, tries, why, at FROM noetl.dead_letter ORDER BY number DESC LIMIT %s;
+SELECT execution_id, step_run_id, iteration, worker, tries, why, at FROM noetl.dead_letter
+WHERE (%(paths)s::text IS NULL OR EXISTS (
+        -- as `model.access.allows_path`
+        SELECT 1 FROM jsonb_array_elements_text(%(paths)s::jsonb) AS p
+        WHERE path = p OR (right(p, 2) = '/*' AND starts_with(path, left(p, -1)))
+    ))
+ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: find_token
 SELECT body, last_used FROM noetl.token WHERE sha256 = %s;

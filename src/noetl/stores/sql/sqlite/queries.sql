@@ -23,7 +23,7 @@ FROM (VALUES (?, ?, ?, ?)) WHERE execution_id = column4;
 UPDATE execution SET over = 1 WHERE execution_id = ?;
 
 -- name: summaries
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
+SELECT execution_id, execution.path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution LEFT JOIN ownership USING (execution_id)
 WHERE (?2 IS NULL OR (
     coalesce(parent, '') = ?2
@@ -31,20 +31,35 @@ WHERE (?2 IS NULL OR (
     AND number > coalesce((SELECT number FROM execution WHERE execution_id = ?2), 0)
 ))
 AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 9223372036854775807)
+AND (?4 IS NULL OR EXISTS (
+    -- as `model.access.allows_path`
+    SELECT 1 FROM json_each(?4) AS p WHERE execution.path = p.value
+    OR (p.value LIKE '%/*' AND substr(execution.path, 1, length(p.value) - 1) = substr(p.value, 1, length(p.value) - 1))
+))
 ORDER BY number DESC LIMIT ?1;
 
 -- name: unfinished
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
+SELECT execution_id, execution.path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution INDEXED BY unfinished LEFT JOIN ownership USING (execution_id)
 WHERE over = 0 AND (?2 IS NULL OR coalesce(parent, '') = ?2)
 AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 9223372036854775807)
+AND (?4 IS NULL OR EXISTS (
+    -- as `model.access.allows_path`
+    SELECT 1 FROM json_each(?4) AS p WHERE execution.path = p.value
+    OR (p.value LIKE '%/*' AND substr(execution.path, 1, length(p.value) - 1) = substr(p.value, 1, length(p.value) - 1))
+))
 ORDER BY number DESC LIMIT ?1;
 
 -- name: summaries_between
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
+SELECT execution_id, execution.path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution LEFT JOIN ownership USING (execution_id)
-WHERE execution_id BETWEEN ? AND ?
-ORDER BY execution_id LIMIT ?;
+WHERE execution_id BETWEEN ?1 AND ?2
+AND (?4 IS NULL OR EXISTS (
+    -- as `model.access.allows_path`
+    SELECT 1 FROM json_each(?4) AS p WHERE execution.path = p.value
+    OR (p.value LIKE '%/*' AND substr(execution.path, 1, length(p.value) - 1) = substr(p.value, 1, length(p.value) - 1))
+))
+ORDER BY execution_id LIMIT ?3;
 
 -- name: execution_of_key
 SELECT execution_id FROM execution WHERE caller = ? AND start_key = ?;
