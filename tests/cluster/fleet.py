@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import uvicorn
+from noetl.server.http.api_tokens import ApiTokens
 
 from noetl.app.worker import WorkerNode
 from noetl.config import Settings
@@ -17,7 +18,6 @@ from noetl.ports.cluster import WorkerRegistry
 from noetl.server.cluster.server_node import ClusterStore, ServerNode
 from noetl.server.core.catalog import Catalog
 from noetl.server.core.control_plane import Effects
-from noetl.server.http.api_tokens import ApiTokens
 from noetl.server.http.app import build_app
 from noetl.server.http.worker_routes import build_worker_routes
 from noetl.tools.registry import ToolKinds

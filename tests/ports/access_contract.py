@@ -94,14 +94,13 @@ class AccessContract:
         assert list(verify_audit(access)) == []
 
     @pytest.mark.parametrize(
-        ("before", "keep", "left"),
-        [(entry(0).at, 99, [1, 2, 3, 4]), (entry(3).at, 99, [3, 4]), (entry(0).at, 1, [4]), (entry(59).at, 0, [4])],
+        ("before", "left"), [(entry(0).at, [1, 2, 3, 4]), (entry(3).at, [3, 4]), (entry(4).at, [4]), (entry(59).at, [4])]
     )
     async def test_old_entries_are_forgotten_but_never_the_latest_one(
-        self, access: AccessStore, before: str, keep: int, left: list[int]
+        self, access: AccessStore, before: str, left: list[int]
     ) -> None:
         await access.record([entry(at) for at in range(1, 5)])
-        assert await access.prune_audit(before, keep) == 4 - len(left)
+        assert await access.prune_audit(before) == 4 - len(left)
         assert [number for number, _, _ in access.raw_audit()] == left
         await access.record([entry(9)])
         assert [one.number for one in access.audit(AuditQuery(limit=1))] == [5]
@@ -109,8 +108,8 @@ class AccessContract:
 
     async def test_an_entry_whose_clock_was_wrong_takes_no_others_along(self, access: AccessStore) -> None:
         await access.record([entry(30), entry(1), entry(31)])
-        assert await access.prune_audit(entry(20).at, 99) == 0
+        assert await access.prune_audit(entry(20).at) == 0
 
     async def test_nothing_is_forgotten_of_an_empty_audit_log(self, access: AccessStore) -> None:
-        assert await access.prune_audit(entry(59).at, 0) == 0
+        assert await access.prune_audit(entry(59).at) == 0
         assert list(verify_audit(access)) == []

@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 
 import pytest
+from noetl.server.http.api_tokens import PREFIX, ApiTokens
 
 from noetl.errors import UsageError
-from noetl.server.http.api_tokens import PREFIX, ApiTokens
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from noetl.config import Settings, mask_login
+from noetl.client import TokenSource
+from noetl.config import Secret, Settings, mask_login
 from noetl.errors import NoetlError
 from noetl.model.net import Net
 from noetl.model.wire import CredentialCheck, CredentialCheckResult, Heartbeat, ServerReply
@@ -56,14 +57,15 @@ class WorkerNode:
         polls: bool = True,
     ) -> None:
         self._settings, self._effects, self._kinds = settings, Effects(), ToolKinds()
-        self._urls, self._token = list(urls), token
+        self._urls = list(urls)
+        self._tokens = TokenSource(Secret(token) if token else settings.token, settings.home)
         clock, new_id = self._effects.clock, self._effects.new_id
         credentials = open_store(settings, clock)
         self._results = open_payloads(settings, lambda name: read_credential(credentials, name), clock)
         self._keychains = Keychains(settings, clock=clock, new_id=new_id)
         self._catalog = Catalog(self._kinds)
         self.runners = PipelineRunners(self._kinds, self._world, clock=clock, moment=self._moment)
-        links = [ServerLink(url, token) for url in urls]
+        links = [ServerLink(url, self._tokens) for url in urls]
         self.agent = WorkerAgent(
             links, self.runners, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
         )  # fmt: skip
@@ -113,7 +115,7 @@ class WorkerNode:
     def _start_heartbeats(self) -> Heartbeats:
         heartbeats = Heartbeats(
             self._urls,
-            self._token,
+            self._tokens,
             self._settings.worker_lease_s,
             self._make_heartbeat,
             self._on_heartbeat_reply,

@@ -22,7 +22,7 @@ MAY: Final[dict[Role, frozenset[Permission]]] = {
     "worker": frozenset({"open", "work"}),
 }
 #: what every token begins with, so that one is recognized where it should not be
-TOKEN_PREFIX: Final = "noetl_"
+TOKEN_PREFIX: Final = "noetl_"  # noqa: S105  the beginning of every token, and no secret
 #: the name of the token that a server makes for its owner
 OWNER: Final = "owner"
 #: the pool of a worker's token that names none, and what stands for every pool
@@ -46,10 +46,11 @@ class AccessToken(msgspec.Struct, frozen=True):
 
     name: str
     role: Role
-    sha256: str
+    #: empty: it is not shown
+    sha256: str = ""
     #: its last characters, to tell it from others
-    hint: str
-    created_at: str
+    hint: str = ""
+    created_at: str = ""
     #: seconds since the epoch; None: it is valid until it is removed
     expires: float | None = None
     #: the playbook paths that it may see, start and change: `crm/sync`, or `crm/*` for all below; none: all

@@ -32,8 +32,8 @@ class AccessStore(Protocol):
     def audit(self, query: AuditQuery) -> list[AuditEntry]:
         """Entries, the latest first."""
 
-    async def prune_audit(self, before: str, keep: int) -> int:
-        """Forget entries from before a time, and all but the latest `keep`; how many. The latest one always stays."""
+    async def prune_audit(self, before: str) -> int:
+        """Forget the entries that are older than a time; how many. The latest one of all stays, and all after a younger one."""
 
     def raw_audit(self) -> Iterator[tuple[int, bytes, bytes]]:
         """The entries as they are stored: number, body and hash, in order; nothing is checked."""

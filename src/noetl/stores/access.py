@@ -28,7 +28,7 @@ class SqlAccess(AccessStore):
         read: Callable[..., list[Row]],
         write: Callable[..., Awaitable[list[Row]]],
         append: Callable[[Row], Awaitable[None]],
-        prune: Callable[[str, int], Awaitable[int]],
+        prune: Callable[[str], Awaitable[int]],
     ) -> None:
         #: a query that reads, and one that writes, by name with its parameters
         self._read, self._write = read, write
@@ -65,9 +65,9 @@ class SqlAccess(AccessStore):
         rows = self._read("audit", query.before, query.since, query.until, query.who, query.action, query.limit)
         return [msgspec.structs.replace(_entry.decode(body), number=number) for number, body in rows]
 
-    async def prune_audit(self, before: str, keep: int) -> int:
+    async def prune_audit(self, before: str) -> int:
         """See the port."""
-        return await self._prune(before, keep)
+        return await self._prune(before)
 
     def raw_audit(self) -> Iterator[tuple[int, bytes, bytes]]:
         """See the port."""
@@ -126,15 +126,15 @@ class MemoryAccess(AccessStore):
         ]
         return [one for one in found if _is_wanted(one, query)][: query.limit]
 
-    async def prune_audit(self, before: str, keep: int) -> int:
+    async def prune_audit(self, before: str) -> int:
         """See the port."""
         count = len(self._entries)
         young = next((at for at, row in enumerate(self._entries) if _entry.decode(row[1]).at >= before), count)
-        gone = min(max(young, count - keep), max(0, count - 1))
-        if gone > 0:
+        gone = min(young, max(0, count - 1))
+        if gone:
             self._forgotten = self._entries[gone - 1][0], self._entries[gone - 1][2]
             del self._entries[:gone]
-        return max(0, gone)
+        return gone
 
     def raw_audit(self) -> Iterator[tuple[int, bytes, bytes]]:
         """See the port."""

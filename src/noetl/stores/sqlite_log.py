@@ -300,8 +300,8 @@ class SqliteLog(SqlLog):
     async def _append_audit(self, row: tuple[Any, ...]) -> None:
         await self._queue.submit(lambda connection: _append_audit(connection, row))
 
-    async def _prune_audit(self, before: str, keep: int) -> int:
-        count: int = await self._queue.submit(lambda connection: _prune_audit(connection, before, keep))
+    async def _prune_audit(self, before: str) -> int:
+        count: int = await self._queue.submit(lambda connection: _prune_audit(connection, before))
         return count
 
     def collect(self) -> list[tuple[int, str, bytes]]:
@@ -380,8 +380,8 @@ def _append_audit(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     connection.execute(_SQL["move_audit_end"], end)
 
 
-def _prune_audit(connection: sqlite3.Connection, before: str, keep: int) -> int:
-    last = connection.execute(_SQL["audit_to_forget"], (before, keep)).fetchone()
+def _prune_audit(connection: sqlite3.Connection, before: str) -> int:
+    last = connection.execute(_SQL["audit_to_forget"], (before,)).fetchone()
     if last is None:
         return 0
     connection.execute(_SQL["move_audit_begin"], last)

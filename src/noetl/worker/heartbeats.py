@@ -9,8 +9,8 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from noetl.client import BlockingConnection, choose_tls, format_request, parse_address
-from noetl.config import Secret, mask_login
+from noetl.client import BlockingConnection, TokenSource, choose_tls, format_request, parse_address
+from noetl.config import mask_login
 from noetl.model.wire import Heartbeat, ServerReply, decode_reply, encode
 
 _TIMEOUT_S = 5.0
@@ -26,14 +26,14 @@ class Heartbeats:
     def __init__(
         self,
         urls: Sequence[str],
-        token: str | None,
+        tokens: TokenSource,
         lease_s: float,
         heartbeat: Callable[[], Heartbeat],
         on_reply: Callable[[str, str, ServerReply], None],
         missed: Callable[[], None],
     ) -> None:
         self._urls, self._lease_s = list(urls), lease_s
-        self._token = Secret(token) if token else None
+        self._tokens = tokens
         self._make_heartbeat, self._on_reply, self._on_missed = heartbeat, on_reply, missed
         self._loop = asyncio.get_running_loop()
         self._over = Event()
@@ -121,13 +121,12 @@ class Heartbeats:
             return 0
 
     def _send_heartbeat(self, url: str) -> int:
-        address = parse_address(url)
+        address, headers = self._tokens.format_headers(parse_address(url))
         deadline = monotonic() + min(_TIMEOUT_S, self._lease_s)
         # A new connection each time: one that was kept and is dead would cost the beat.
         with BlockingConnection(address, choose_tls(address, None), deadline) as connection:
             heartbeat = replace(self._make_heartbeat(), leaving=self._leaving)
-            headers = address.format_headers(self._token).reveal()
-            request = format_request("POST", f"{address.base}/api/pulse", headers, encode(heartbeat))
+            request = format_request("POST", f"{address.base}/api/pulse", headers.reveal(), encode(heartbeat))
             status = connection.send(request, deadline, _MOST_BYTES).status
             body = connection.read()
         if status == 200:

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.client import AsyncTransport, decode_answer, failure_of, parse_address
-from noetl.config import Secret
+from noetl.client import AsyncTransport, TokenSource, decode_answer, failure_of, parse_address
 from noetl.errors import AccessDenied, NoetlError, RequestInvalid, UnexpectedAnswer, describe_error
 from noetl.model.wire import (
     CredentialCheckResult,
@@ -35,12 +34,12 @@ _KEPT_LINES = 20_000
 class ServerLink:
     """One server, as a worker sees it."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, tokens: TokenSource) -> None:
         self.url = url.rstrip("/")
         address = parse_address(self.url)
         #: without a user and a password
         self.shown = address.url
-        self._transport = AsyncTransport(address, Secret(token) if token else None)
+        self._transport = AsyncTransport(address, tokens)
 
     async def exchange(self, message: WorkerMessage) -> ServerReply:
         """Send a message; return the answer. AccessDenied: no message will be taken; RequestInvalid: not this one."""

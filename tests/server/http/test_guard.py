@@ -8,15 +8,15 @@ from typing import get_args
 
 import pytest
 from apiserver import APPROVAL, DOUBLE, Api
+from noetl.server.http.api_tokens import MAY, ROLES, ApiTokens, Permission, Role
+from noetl.server.http.guard import ServerNames
 from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.errors import NoetlError, UsageError
-from noetl.server.http.api_tokens import MAY, ROLES, ApiTokens, Permission, Role
 from noetl.server.http.app import ROUTES, build_app
-from noetl.server.http.guard import ServerNames
 from noetl.server.http.routes import ApiContext, Route, json
 from noetl.stores.memory import MemoryLog
 

@@ -142,8 +142,8 @@ class PostgresLog(SqlLog):
         at, who, action, body = row
         await self._write_rows("append_audit", body, at, who, action)
 
-    async def _prune_audit(self, before: str, keep: int) -> int:
-        return len(await self._write_rows("prune_audit", before, keep))
+    async def _prune_audit(self, before: str) -> int:
+        return len(await self._write_rows("prune_audit", before))
 
     def _alive(self, owners: Iterable[str]) -> set[str]:
         wanted = list(owners)

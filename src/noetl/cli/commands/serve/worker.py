@@ -114,11 +114,10 @@ async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], 
     from noetl.config import mask_login
 
     tune_gc()
-    token = found.token.reveal() if found.token is not None else None
     bus = open_bus(found) if found.bus is not None else None
     if not found.polls and bus is None:
         raise UsageError("NOETL_POLL is off and NOETL_BUS names no NATS: this worker would never hear of any work")
-    async with WorkerNode(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as node:
+    async with WorkerNode(found, urls, pools=pools, slots=slots, bus=bus, polls=found.polls) as node:
         node.print_line = note_with_time
         woken = "; woken by NATS" if bus is not None else ""
         note(

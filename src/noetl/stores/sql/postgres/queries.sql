@@ -406,16 +406,12 @@ ORDER BY number DESC LIMIT %s;
 SELECT number, body, hash FROM noetl.audit WHERE number > %s ORDER BY number LIMIT %s;
 
 -- name: prune_audit
--- All up to the last entry that goes: all before it are older than a time, or it is further back than so many. The latest one
--- stays.
-WITH wanted AS (SELECT %s::text AS since, %s::bigint AS keep), newest AS (SELECT max(number) AS number FROM noetl.audit),
-last AS (
-    SELECT a.number, a.hash FROM noetl.audit a, newest n, wanted w
-    WHERE a.number < n.number AND a.number < greatest(
-        coalesce((SELECT y.number FROM noetl.audit y WHERE y.at >= w.since ORDER BY y.number LIMIT 1), n.number),
-        n.number - w.keep + 1
-    )
-    ORDER BY a.number DESC LIMIT 1
+-- All up to the last entry that, as all before it, is older than a time. The latest one of all stays.
+WITH last AS (
+    SELECT number, hash FROM noetl.audit
+    WHERE number < coalesce(
+        (SELECT number FROM noetl.audit WHERE at >= %s ORDER BY number LIMIT 1), (SELECT max(number) FROM noetl.audit))
+    ORDER BY number DESC LIMIT 1
 ), moved AS (
     UPDATE noetl.audit_ends SET forgotten = last.number, forgotten_hash = last.hash FROM last
 )

@@ -220,12 +220,9 @@ ORDER BY number DESC LIMIT ?6;
 SELECT number, cast(body AS BLOB), cast(hash AS BLOB) FROM audit WHERE number > ? ORDER BY number LIMIT ?;
 
 -- name: audit_to_forget
--- The last entry that goes: all before it are older than a time, or it is further back than so many. The latest one stays.
+-- The last entry that goes: it and all before it are older than a time. The latest one of all stays.
 SELECT number, hash FROM audit
-WHERE number < (SELECT max(number) FROM audit) AND number < max(
-    coalesce((SELECT number FROM audit WHERE at >= ?1 ORDER BY number LIMIT 1), (SELECT max(number) FROM audit)),
-    (SELECT max(number) FROM audit) - ?2 + 1
-)
+WHERE number < coalesce((SELECT number FROM audit WHERE at >= ? ORDER BY number LIMIT 1), (SELECT max(number) FROM audit))
 ORDER BY number DESC LIMIT 1;
 
 -- name: forget_audit
