@@ -44,15 +44,21 @@ HINT_BYTES = 512
 
 
 class WorkerRegistry(Protocol):
-    """Which workers live and what they hold, by one clock for all servers."""
+    """Which workers live and what they hold, by one clock for all servers.
 
-    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
-        """Hear that a worker lives; False: it has been given up before, and must begin anew under another name."""
+    A worker's name is bound to the token it was first heard with: for any other token it is a worker that is not there.
+    """
 
-    async def knows(self, worker: str) -> bool:
+    async def renew(self, worker: str, about: Mapping[str, Any], token: str = "") -> bool:
+        """Hear that a worker lives. False: it has been given up before, or its name is another token's; it needs another name."""
+
+    async def knows(self, worker: str, token: str = "") -> bool:
         """Whether a worker has said that it lives, and has not been given up."""
 
-    async def leave(self, worker: str) -> None:
+    async def is_foreign(self, worker: str, token: str) -> bool:
+        """Whether a worker's name is another token's, also if it has been given up."""
+
+    async def leave(self, worker: str, token: str = "") -> None:
         """Hear that a worker ends, in good order: it is known no longer, as if it were given up."""
 
     async def give_up(self) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from noetl.dispatch import DeadLetter
+from noetl.dispatch import DEFAULT_POOL, DeadLetter
 from noetl.errors import NoetlError
 from noetl.model.net import Net
 from noetl.model.output import Failure, failure
@@ -159,10 +159,11 @@ class ServerNode(ControlPlane):
         self, execution_id: str, net: Net, source: PlaybookSource, payload: dict[str, Any]
     ) -> Failure | None:
         """Why an execution cannot begin: a worker says that a credential is not there."""
-        if not net.playbook.keychain:
+        pools = _list_pools(net)
+        if not net.playbook.keychain or not pools:
             return None
         brief = ExecutionBrief(source.hash, source.file, merge_maps(net.playbook.workload, payload))
-        return await self.remote.questions.ask(execution_id, brief, _ANSWER_S)
+        return await self.remote.questions.ask(execution_id, brief, pools, _ANSWER_S)
 
     async def collect(self) -> list[tuple[int, str, bytes]]:
         """What others ask for; a database is waited for elsewhere."""
@@ -257,3 +258,10 @@ class ServerNode(ControlPlane):
     def _find_elsewhere(self) -> set[str]:
         """Executions that others mind, or will: what is kept of them is theirs."""
         return {at[0][0] for at in self._kept if at[0][0] not in self.service.live}
+
+
+def _list_pools(net: Net) -> set[str]:
+    """The pools whose workers run steps of a playbook; not those that a template names."""
+    layers = [step.spec.get("pool") for step in net.steps.values() if step.all_tasks]
+    pools = {layer.value if layer is not None else DEFAULT_POOL for layer in layers}
+    return {pool for pool in pools if isinstance(pool, str)}

@@ -60,21 +60,30 @@ class MemoryRegistry(WorkerRegistry):
         self._until: dict[str, float] = {}
         self._about: dict[str, dict[str, Any]] = {}
         self._given_up: set[str] = set()
+        #: whose the names are, also of those that were given up
+        self._tokens: dict[str, str] = {}
         self._buried: list[tuple[str, dict[str, Any]]] = []
 
-    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
+    async def renew(self, worker: str, about: Mapping[str, Any], token: str = "") -> bool:
         """See the port."""
-        if worker in self._given_up:
+        if worker in self._given_up or self._tokens.setdefault(worker, token) != token:
             return False
         self._until[worker], self._about[worker] = monotonic() + self._lease_s, dict(about)
         return True
 
-    async def knows(self, worker: str) -> bool:
+    async def knows(self, worker: str, token: str = "") -> bool:
         """See the port."""
-        return worker in self._until
+        return worker in self._until and self._tokens[worker] == token
 
-    async def leave(self, worker: str) -> None:
+    async def is_foreign(self, worker: str, token: str) -> bool:
         """See the port."""
+        return self._tokens.get(worker, token) != token
+
+    async def leave(self, worker: str, token: str = "") -> None:
+        """See the port."""
+        if await self.is_foreign(worker, token):
+            return
+        self._tokens.setdefault(worker, token)
         self._until.pop(worker, None)
         self._about.pop(worker, None)
         self._given_up.add(worker)

@@ -31,8 +31,8 @@ class PgRegistry(WorkerRegistry):
         self._url, self._lease_s = url, lease_s
         self._lock = Lock()
         self._connection: psycopg.Connection[Any] | None = None
-        #: workers that were known lately, until when that is believed without asking
-        self._known: dict[str, float] = {}
+        #: workers that were known lately, with their tokens, until when that is believed without asking
+        self._known: dict[tuple[str, str], float] = {}
         self._trouble = monotonic()
 
     # --- asking ------------------------------------------------------------------------------------------------------
@@ -57,33 +57,35 @@ class PgRegistry(WorkerRegistry):
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
+    async def renew(self, worker: str, about: Mapping[str, Any], token: str = "") -> bool:
         """See the port."""
-        body = msgspec.json.encode(about).decode()
-        found = await self._ask(
-            lambda it: it.execute(_SQL["renew_worker"], (worker, self._lease_s, body)).fetchone() is not None
-        )
-        self._know(worker, known=found)
+        row = worker, self._lease_s, msgspec.json.encode(about).decode(), token
+        found = await self._ask(lambda it: it.execute(_SQL["renew_worker"], row).fetchone() is not None)
+        self._know(worker, token, known=found)
         return found
 
-    async def knows(self, worker: str) -> bool:
+    async def knows(self, worker: str, token: str = "") -> bool:
         """See the port; what was true a moment ago is believed."""
-        if self._known.get(worker, 0) > monotonic():
+        if self._known.get((worker, token), 0) > monotonic():
             return True
-        found = await self._ask(lambda it: it.execute(_SQL["known_worker"], (worker,)).fetchone() is not None)
-        self._know(worker, known=found)
+        found = await self._ask(lambda it: it.execute(_SQL["known_worker"], (worker, token)).fetchone() is not None)
+        self._know(worker, token, known=found)
         return found
 
-    def _know(self, worker: str, *, known: bool) -> None:
-        if known:
-            self._known[worker] = monotonic() + self._lease_s / 3
-        else:
-            self._known.pop(worker, None)
-
-    async def leave(self, worker: str) -> None:
+    async def is_foreign(self, worker: str, token: str) -> bool:
         """See the port."""
-        await self._ask(lambda it: it.execute(_SQL["leave_worker"], (worker,)))
-        self._know(worker, known=False)
+        return await self._ask(lambda it: it.execute(_SQL["foreign_worker"], (worker, token)).fetchone() is not None)
+
+    def _know(self, worker: str, token: str, *, known: bool) -> None:
+        if known:
+            self._known[worker, token] = monotonic() + self._lease_s / 3
+        else:
+            self._known.pop((worker, token), None)
+
+    async def leave(self, worker: str, token: str = "") -> None:
+        """See the port."""
+        await self._ask(lambda it: it.execute(_SQL["leave_worker"], (worker, token)))
+        self._know(worker, token, known=False)
 
     async def give_up(self) -> list[str]:
         """See the port."""
@@ -98,8 +100,8 @@ class PgRegistry(WorkerRegistry):
             return [row[0] for row in it.execute(_SQL["given_up_workers"], (10 * self._lease_s + 60,)).fetchall()]
 
         gone = await self._ask(sweep)
-        for worker in gone:
-            self._know(worker, known=False)
+        given_up = set(gone)
+        self._known = {one: until for one, until in self._known.items() if one[0] not in given_up}
         return gone
 
     def workers(self) -> list[dict[str, Any]]:

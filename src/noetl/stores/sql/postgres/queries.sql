@@ -189,16 +189,22 @@ INSERT INTO noetl.line (execution_id, body) VALUES (%s, %s);
 SELECT number, body FROM noetl.line WHERE execution_id = %s AND number > %s ORDER BY number;
 
 -- name: renew_worker
--- nothing comes back if it was given up
-INSERT INTO noetl.worker AS w (worker, until, about) VALUES (%s, clock_timestamp() + %s * interval '1 second', %s)
-ON CONFLICT (worker) DO UPDATE SET until = excluded.until, about = excluded.about WHERE NOT w.given_up
+-- Nothing comes back if it was given up, or its name is another token's. Servers of an earlier version keep no token.
+INSERT INTO noetl.worker AS w (worker, until, about, token) VALUES (%s, clock_timestamp() + %s * interval '1 second', %s, %s)
+ON CONFLICT (worker) DO UPDATE SET until = excluded.until, about = excluded.about, token = excluded.token
+WHERE NOT w.given_up AND coalesce(w.token, excluded.token) = excluded.token
 RETURNING 1;
 
 -- name: known_worker
-SELECT 1 FROM noetl.worker WHERE worker = %s AND NOT given_up;
+SELECT 1 FROM noetl.worker w, (SELECT %s::text AS name, %s::text AS token) AS given
+WHERE worker = given.name AND NOT given_up AND coalesce(w.token, given.token) = given.token;
+
+-- name: foreign_worker
+SELECT 1 FROM noetl.worker WHERE worker = %s AND token <> %s;
 
 -- name: leave_worker
-UPDATE noetl.worker SET given_up = true WHERE worker = %s;
+UPDATE noetl.worker w SET given_up = true FROM (SELECT %s::text AS name, %s::text AS token) AS given
+WHERE worker = given.name AND coalesce(w.token, given.token) = given.token;
 
 -- name: give_up_workers
 UPDATE noetl.worker SET given_up = true WHERE NOT given_up AND until < clock_timestamp();
