@@ -32,7 +32,7 @@ class Holdings:
 
     def __init__(self, registry: WorkerRegistry) -> None:
         self._registry = registry
-        self._fences: LruCache[str, tuple[str, Key]] = LruCache(_MOST)
+        self._fences: LruCache[str, Key] = LruCache(_MOST)
         #: until when lines are taken of what a worker was given
         self._places: LruCache[_Place, float] = LruCache(_MOST)
 
@@ -40,7 +40,7 @@ class Holdings:
         """A worker is given pipelines."""
         until = monotonic() + _TAIL_S
         for one in given:
-            self._fences.put(one.fence, (worker, one.key))
+            self._fences.put(one.fence, one.key)
             self._places.put((worker, one.key[0], one.order.step, one.key[2]), until)
 
     def keep(self, worker: Worker, key: Key) -> None:
@@ -49,9 +49,9 @@ class Holdings:
         if entry is not None and entry.order is not None:
             self._places.put((worker.name, key[0], entry.order.step, key[2]), monotonic() + _TAIL_S)
 
-    def was_given(self, worker: str, report: PipelineReport) -> bool:
-        """Return whether a worker was given a pipeline under the fence of a report, live or stale."""
-        return self._fences.get(report.fence) == (worker, report.key)
+    def was_given(self, report: PipelineReport) -> bool:
+        """Return whether a report's pipeline was given out under its fence, live or stale. A worker may have another name by now."""
+        return self._fences.get(report.fence) == report.key
 
     async def select_lines(
         self, worker: Worker, lines: Sequence[tuple[str, LogLine]]

@@ -207,7 +207,7 @@ class WorkerApi:
 
     def _note_stale(self, report: PipelineReport, worker: str, call: WorkerCall) -> None:
         """What was refused is recorded, beside the log: it changed nothing. Of what the worker never had, only that it tried."""
-        if not self._holdings.was_given(worker, report):
+        if not self._holdings.was_given(report):
             call.refuse("worker.report", report.execution_id)
             return
         names = ", ".join(fact.name for fact in report.facts) or "an end"
