@@ -94,7 +94,8 @@ class AccessContract:
         assert list(verify_audit(access)) == []
 
     @pytest.mark.parametrize(
-        ("before", "left"), [(entry(0).at, [1, 2, 3, 4]), (entry(3).at, [3, 4]), (entry(4).at, [4]), (entry(59).at, [4])]
+        ("before", "left"),
+        [(entry(0).at, [1, 2, 3, 4]), (entry(3).at, [3, 4]), (entry(4).at, [4]), (entry(59).at, [4])],
     )
     async def test_old_entries_are_forgotten_but_never_the_latest_one(
         self, access: AccessStore, before: str, left: list[int]

@@ -152,7 +152,11 @@ class Api:
         """The lines of a stream of events: field and value, without the empty ones between them."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         owner = {"Authorization": f"Bearer {self.owner}"}
-        sent = {"Accept": "text/event-stream", **owner, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        sent = {
+            "Accept": "text/event-stream",
+            **owner,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
         connection.request("GET", path, None, sent)
         response = connection.getresponse()
         try:

@@ -125,4 +125,6 @@ def _description(routes: list[Route]) -> Route:
         return json(describe_api(routes))
 
     about_it = "This description."
-    return Route("GET", "/api/openapi.json", "open", "none", serve_description, about_it, gives="application/openapi+json")
+    return Route(
+        "GET", "/api/openapi.json", "open", "none", serve_description, about_it, gives="application/openapi+json"
+    )

@@ -140,8 +140,18 @@ ROUTES = [
         gives=LogPage,
         query={"after": "only what is behind this position"},
     ),
-    Route("GET", f"{_ONE}/graph", "read", "checked", graph, "The net that it runs, planned steps too, as SVG.", gives=SVG),
-    Route("GET", "/api/sources/{hash}", "read", "checked", source, "The text of a playbook that was run.", gives=PlaybookSource),
+    Route(
+        "GET", f"{_ONE}/graph", "read", "checked", graph, "The net that it runs, planned steps too, as SVG.", gives=SVG
+    ),
+    Route(
+        "GET",
+        "/api/sources/{hash}",
+        "read",
+        "checked",
+        source,
+        "The text of a playbook that was run.",
+        gives=PlaybookSource,
+    ),
     Route(
         "GET",
         "/api/sources",

@@ -102,7 +102,15 @@ ROUTES = [
     Route("GET", "/health", "open", "none", health, "Whether the server lives.", gives=Health),
     Route("GET", "/ready", "open", "none", ready, "Whether it takes work; if not, why.", gives=Health),
     Route("GET", "/metrics", "read", "whole", metrics, "Figures for Prometheus.", gives="text/plain"),
-    Route("GET", "/api/workers", "read", "whole", workers, "The workers of this server.", gives=dict[str, list[dict[str, Any]]]),
+    Route(
+        "GET",
+        "/api/workers",
+        "read",
+        "whole",
+        workers,
+        "The workers of this server.",
+        gives=dict[str, list[dict[str, Any]]],
+    ),
     Route(
         "GET",
         "/api/dead-letters",
@@ -113,6 +121,13 @@ ROUTES = [
         gives=dict[str, list[dict[str, Any]]],
     ),
     Route(
-        "POST", "/api/validate", "read", "none", validate, "All problems of a playbook.", ValidationRequest, ValidationResult
+        "POST",
+        "/api/validate",
+        "read",
+        "none",
+        validate,
+        "All problems of a playbook.",
+        ValidationRequest,
+        ValidationResult,
     ),
 ]

@@ -62,13 +62,13 @@ def build_worker_routes(worker_api: WorkerApi) -> list[Route]:
             "GET",
             "/api/assigned/{hash}",
             "work",
-            "none",
+            "whole",
             source,
             "The playbook of a pipeline that a worker is to run.",
             gives=JSON,
         ),
-        Route("POST", "/api/work", "work", "none", work, "A worker reports, and is given more to do.", JSON, JSON),
-        Route("POST", "/api/pulse", "work", "none", alive, "A worker lives, and says what it has.", JSON, JSON),
+        Route("POST", "/api/work", "work", "whole", work, "A worker reports, and is given more to do.", JSON, JSON),
+        Route("POST", "/api/pulse", "work", "whole", alive, "A worker lives, and says what it has.", JSON, JSON),
     ]
 
 

@@ -53,8 +53,11 @@ class Caller(msgspec.Struct, frozen=True):
         if token is None or not token.may_be(worker):
             name = token.worker if token is not None else None
             raise HttpProblem(
-                403, f"this token is for workers named `{name}`, not {worker!r}: start them with `noetl worker --name NAME`"
+                403,
+                f"this token is for workers named `{name}`, not {worker!r}: start them with `noetl worker --name NAME`",
             )
         if foreign := token.foreign_pools(pools):
             mine, others = ", ".join(f"`{one}`" for one in token.pools), ", ".join(f"`{one}`" for one in foreign)
-            raise HttpProblem(403, f"this token is for the pools {mine}, not {others}: `noetl token add --pool` names pools")
+            raise HttpProblem(
+                403, f"this token is for the pools {mine}, not {others}: `noetl token add --pool` names pools"
+            )
