@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ from noetl.model.wire import (
     decode_reply,
     encode,
 )
+from noetl.server.cluster.worker_api import WorkerCall
 from noetl.server.cluster.workers import MemoryRegistry
 from noetl.server.core.service import LiveExecution
 from noetl.server.http.access import TokenFile, add_token
@@ -138,25 +140,26 @@ async def test_it_gets_no_work_of_a_pool_that_is_not_its_tokens(tmp_path: Path) 
         await made.refused("POST /api/work")
 
 
-async def test_it_sees_nothing_of_what_an_execution_of_another_pool_was_started_with(tmp_path: Path) -> None:
-    """Also not in the question whether credentials are there, which one worker is asked before an execution begins."""
+async def test_it_neither_sees_nor_answers_what_a_worker_of_another_pool_is_asked(tmp_path: Path) -> None:
+    """Before an execution begins, a worker is asked whether its credentials are there: the question has all of its workload."""
     async with scene(tmp_path) as made:
-        waiting = [await made.rogue.work(pools=["default"], room=5)]
-        held = await made.begin()
-        waiting.append(await made.rogue.work(pools=["default"], room=5))
-        (tmp_path / "go").touch()
-        await made.live.finished
-        asked = tmp_path / "asked"
-        asked.mkdir()
-        made.folder = asked
-        (asked / "go").touch()
-        starting = made.start(SECRET_ENTRY)
-        waiting.append(await made.rogue.work(pools=["default"], room=5, wait=0.2))
-        await starting
-        waiting.append(await made.rogue.work(pools=["default"], room=5))
-        assert [reply for _, reply in waiting if reply.briefs or reply.questions or reply.assignments] == []
-        assert made.live.state.status == "failed"  # the victim was asked, and says that the credential is not there
-        assert held.fence
+        await made.victim.drain(0.0)  # the test speaks for it
+        name = made.victim.agent.name
+        ask = made.server.station.worker_api.serve
+        call = WorkerCall("victim")
+        starting = asyncio.create_task(made.start(SECRET_ENTRY))
+        await until(lambda: made.server.station.remote.questions._open)
+        _, reply = await made.rogue.work(pools=["default"], room=5)
+        assert (reply.questions, reply.briefs, reply.assignments) == ([], {}, [])
+        (question,) = (await ask(WorkerMessage(name, pools=["gpu"]), call)).questions
+        assert question.brief.workload == {"salary_of_ceo": 4242}
+        forged = CredentialCheckResult(question.number, {"kind": "forged", "message": "forged"})
+        await made.rogue.work(answers=[forged])
+        assert not starting.done()
+        answer = CredentialCheckResult(question.number, {"kind": "auth", "message": "it is not there"})
+        await ask(WorkerMessage(name, answers=[answer], pools=["gpu"]), call)
+        live = await starting
+        assert (live.state.status, live.state.error and live.state.error["message"]) == ("failed", "it is not there")
 
 
 async def test_its_result_for_a_pipeline_of_another_worker_is_not_recorded(tmp_path: Path) -> None:
@@ -225,20 +228,6 @@ async def test_it_reports_nothing_in_the_name_of_another_worker(tmp_path: Path) 
         await made.end()
 
 
-async def test_it_answers_no_question_that_another_worker_was_asked(tmp_path: Path) -> None:
-    async with scene(tmp_path) as made:
-        (tmp_path / "go").touch()
-        problem = {"kind": "forged", "message": "forged"}
-        for number in range(20):
-            await made.rogue.work(answers=[CredentialCheckResult(number, problem)])
-        starting = made.start(SECRET_ENTRY.replace("NOT_SET", "PATH"))
-        for number in range(20):
-            await made.rogue.work(answers=[CredentialCheckResult(number, problem)])
-        live = await starting
-        await live.finished
-        assert "forged" not in str(live.state.error)
-
-
 async def test_a_name_belongs_to_the_token_it_was_first_heard_with_also_when_it_was_given_up(tmp_path: Path) -> None:
     async with scene(tmp_path) as made:
         name = made.victim.agent.name
@@ -264,8 +253,6 @@ async def test_a_token_for_a_worker_admits_no_other_name(tmp_path: Path, bound: 
 async def test_a_worker_whose_token_is_removed_while_it_waits_is_given_nothing(tmp_path: Path) -> None:
     async with scene(tmp_path, pools=["gpu"]) as made:
         await made.victim.drain(0.0)
-        import asyncio
-
         asking = asyncio.create_task(made.rogue.work(pools=["gpu"], room=5, wait=20))
         await asyncio.sleep(0.1)
         await made.log.access().remove_token("rogue")
