@@ -23,7 +23,9 @@ def open_token_file(found: Settings) -> TokenFile:
 
 
 @contextlib.contextmanager
-def open_access(found: Settings, host: str, listening: socket.socket, print_line: Callable[[str], None]) -> Iterator[AccessSettings]:
+def open_access(
+    found: Settings, host: str, listening: socket.socket, print_line: Callable[[str], None]
+) -> Iterator[AccessSettings]:
     """Who is admitted, as long as this lasts: then the owner's token is no longer valid."""
     file, port = open_token_file(found), listening.getsockname()[1]
     loopback, token = loopback_of(host), new_token()
@@ -54,4 +56,6 @@ def _can_publish(found: Settings, print_line: Callable[[str], None]) -> bool:
 def warn_root(what: str, print_line: Callable[[str], None]) -> None:
     """Say that a process runs as root."""
     if os.geteuid() == 0:
-        print_line(f"warning: this {what} runs as root: whatever a playbook runs here may do everything; run it as a user of its own")
+        print_line(
+            f"warning: this {what} runs as root: whatever a playbook runs here may do everything; run it as a user of its own"
+        )

@@ -39,7 +39,9 @@ class AsyncTransport:
     async def request(self, method: str, path: str, body: bytes | None, seconds: float) -> ServerResponse:
         """Send a request; return its answer, whatever its status. ServerUnavailable, UnexpectedAnswer."""
         response = await self._request(method, path, body, seconds)
-        if response.status == _UNKNOWN and self._renew_headers():  # the server was restarted: it has another token for its owner
+        if (
+            response.status == _UNKNOWN and self._renew_headers()
+        ):  # the server was restarted: it has another token for its owner
             response = await self._request(method, path, body, seconds)
         return response
 

@@ -56,7 +56,9 @@ def make_home_private(home: Path) -> None:
             f"Set NOETL_HOME to a folder of your own"
         )
     if found.st_mode & (stat.S_ISVTX | stat.S_IWOTH):
-        raise UsageError(f"NOETL_HOME is {home}, a folder for all users: set it to a folder of your own, such as {home}/noetl")
+        raise UsageError(
+            f"NOETL_HOME is {home}, a folder for all users: set it to a folder of your own, such as {home}/noetl"
+        )
     # A database that `noetl dev --postgres` starts for root runs as another user, who has to pass through.
     wanted = 0o711 if os.geteuid() == 0 and (home / "postgres").is_dir() else 0o700
     if stat.S_IMODE(found.st_mode) & 0o077 & ~wanted:

@@ -72,7 +72,9 @@ class Transport:
     def others(self, timeout_s: float) -> list[Transport]:
         """Return a transport for each of the other servers, with a time limit of its own."""
         others = [one for one in self._addresses if one != self.address]
-        return [Transport([one], self._tokens, timeout_s=timeout_s, tls=self._tls, report=self._report) for one in others]
+        return [
+            Transport([one], self._tokens, timeout_s=timeout_s, tls=self._tls, report=self._report) for one in others
+        ]
 
     def call(self, request: Request) -> ServerResponse:
         """Return an answer that is a success. ClientError: there is none."""

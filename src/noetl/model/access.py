@@ -123,14 +123,20 @@ class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("a token is valid for a time above zero and below 100 years, or until it is removed")
         is_worker = self.role == "worker"
         if not is_worker and (self.worker is not None or self.pools):
-            raise UsageError(f"only a token with the role `worker` is for a worker and its pools; this one is `{self.role}`")
+            raise UsageError(
+                f"only a token with the role `worker` is for a worker and its pools; this one is `{self.role}`"
+            )
         if is_worker and self.paths:
-            raise UsageError("a token with the role `worker` is limited by its worker's name and its pools, not by paths")
+            raise UsageError(
+                "a token with the role `worker` is limited by its worker's name and its pools, not by paths"
+            )
         if self.worker is not None and not (_WORKER.fullmatch(self.worker) and len(self.worker) <= _LONGEST_NAME):
             raise UsageError(f"{self.worker[:_LONGEST_NAME]!r} names no worker: write a name, or its beginning and `*`")
         _check_paths(self.paths)
         if len(self.pools) > _MOST_PATHS or any(not one or len(one) > _LONGEST_PATH for one in self.pools):
-            raise UsageError(f"a token has up to {_MOST_PATHS} pools, each with a name of up to {_LONGEST_PATH} characters")
+            raise UsageError(
+                f"a token has up to {_MOST_PATHS} pools, each with a name of up to {_LONGEST_PATH} characters"
+            )
 
 
 def _check_paths(paths: Sequence[str]) -> None:
@@ -138,7 +144,9 @@ def _check_paths(paths: Sequence[str]) -> None:
         raise UsageError(f"a token has up to {_MOST_PATHS} paths, each of up to {_LONGEST_PATH} characters")
     for one in paths:
         if one != "*" and ("*" in one.removesuffix("/*") or not one.removesuffix("/*") or not one.isprintable()):
-            raise UsageError(f"{one!r} is no path of playbooks: write a path, or `crm/*` for all that begin with `crm/`")
+            raise UsageError(
+                f"{one!r} is no path of playbooks: write a path, or `crm/*` for all that begin with `crm/`"
+            )
 
 
 def allows_path(paths: Sequence[str], path: str) -> bool:

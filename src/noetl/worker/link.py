@@ -24,7 +24,7 @@ from noetl.ports import PlaybookSource
 #: seconds until a server that did not answer is asked again, at first and at most: who waits longer misses who takes over
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
 _ANSWER_S = 60.0
-_BAD_REQUEST = 400
+_BAD_REQUEST, _FORBIDDEN = 400, 403
 #: reports and lines that go in one message, so that none of them grows without bound
 _REPORTS, _LINES = 500, 2_000
 #: lines that are kept while a server is away
@@ -61,7 +61,8 @@ class ServerLink:
             return response.body
         failure = failure_of(self.shown, response)
         if isinstance(failure, AccessDenied):
-            refusal = f"{self.shown} does not admit this worker ({failure.status}): check NOETL_TOKEN"
+            why = failure.problem.get("detail") if failure.status == _FORBIDDEN else None
+            refusal = f"{self.shown} does not admit this worker ({failure.status}): {why or 'check NOETL_TOKEN'}"
             raise AccessDenied(refusal, failure.status, failure.problem)
         raise failure or UnexpectedAnswer(f"{self.shown} answered {response.status} without a message")
 

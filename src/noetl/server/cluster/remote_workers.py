@@ -48,7 +48,9 @@ class WorkerQuestions:
         The brief has all that the execution was started with, so only a worker of these pools is asked: one would see it anyway.
         """
         number = next(self._numbers)
-        asked = self._asked[number] = self._open[number] = _Question(CredentialCheck(number, execution_id, brief), pools)
+        asked = self._asked[number] = self._open[number] = _Question(
+            CredentialCheck(number, execution_id, brief), pools
+        )
         answer = asked.answer
         for pool in pools:
             self._call(pool)

@@ -46,7 +46,9 @@ def command() -> None:
     metavar="PATH",
     help="Only playbooks of this path, or with `crm/*` of all below; may be repeated.",
 )
-@click.option("--worker", metavar="NAME", help="Of a worker's token: what its workers are called; `gpu*`: how they begin.")
+@click.option(
+    "--worker", metavar="NAME", help="Of a worker's token: what its workers are called; `gpu*`: how they begin."
+)
 @click.option(
     "--pool", "pools", multiple=True, metavar="NAME", help="Of a worker's token: a pool that it may serve; `*` is any."
 )

@@ -9,6 +9,9 @@ import msgspec
 from noetl.model.access import MAY, OWNER, AccessToken, Permission
 from noetl.server.http.bodies import HttpProblem
 
+#: characters of a worker's name
+_LONGEST_NAME = 200
+
 
 class Caller(msgspec.Struct, frozen=True):
     """Who makes a call."""
@@ -50,6 +53,8 @@ class Caller(msgspec.Struct, frozen=True):
     def check_worker(self, worker: str, pools: Iterable[str]) -> None:
         """Refuse a worker whose name or pools are not those of the token."""
         token = self.token
+        if not 0 < len(worker) <= _LONGEST_NAME or not worker.isprintable():
+            raise HttpProblem(400, f"a worker's name has 1 to {_LONGEST_NAME} printable characters")
         if token is None or not token.may_be(worker):
             name = token.worker if token is not None else None
             raise HttpProblem(
