@@ -119,11 +119,13 @@ def cli_page() -> str:
 
 def api_page() -> str:
     """Every route, from the table that the server is made of."""
-    from noetl.server.http.api_tokens import MAY
+    from noetl.model.access import MAY
     from noetl.server.http.app import ROUTES
 
-    parts = [_API_INTRO, "| | permission | |\n|---|---|---|"]
-    parts[-1] += "".join(f"\n| `{one.method} {one.path}` | {one.permission} | {one.about} |" for one in ROUTES)
+    parts = [_API_INTRO, "| | permission | paths | |\n|---|---|---|---|"]
+    parts[-1] += "".join(
+        f"\n| `{one.method} {one.path}` | {one.permission} | {one.paths} | {one.about} |" for one in ROUTES
+    )
     parts += ["## Permissions", "| role | permissions |\n|---|---|"]
     parts[-1] += "".join(f"\n| `{role}` | {', '.join(sorted(may))} |" for role, may in MAY.items())
     for one in ROUTES:
@@ -138,8 +140,13 @@ def api_page() -> str:
 _API_INTRO = """\
 # The API
 
-Of `noetl dev`; how to use it: [serve, start and follow](../howto/serve-and-follow.md). `GET /api/openapi.json` has the shapes of bodies and answers.
-Bodies are JSON. Errors are `application/problem+json` with `status`, `title` and `detail`. Without any token, this machine may do everything.
+Of `noetl dev` and `noetl server`; how to use it: [serve, start and follow](../howto/serve-and-follow.md).
+`GET /api/openapi.json` has the shapes of bodies and answers. Bodies are JSON. Errors are `application/problem+json` with
+`status`, `title` and `detail`. Every route requires a token (`Authorization: Bearer noetl_…`), except those with the permission
+`open`.
+
+*paths* says how a token that is limited to some playbook paths is held to them: `checked`: what it may not see is not there
+(404); `whole`: the route is about the whole server, and refuses it (403); `none`: the route is about no playbook.
 """
 
 

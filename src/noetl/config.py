@@ -70,8 +70,15 @@ SETTINGS: Final[dict[str, Setting]] = {
         "home",
     ),
     "NOETL_HOSTS": Setting("names that a server is reached by, besides its address, with commas between them", file="home"),
-    "NOETL_TOKEN": Setting("the token that commands show to a server"),
-    "NOETL_TOKENS": Setting("the file in which a server looks tokens up", "`tokens.json` in NOETL_HOME"),
+    "NOETL_TOKEN": Setting("the token that commands and workers show to a server", "that of a server of this NOETL_HOME"),
+    "NOETL_TOKENS": Setting(
+        "a file with the hashes of tokens that a server admits besides those in its store", "`tokens.json` in NOETL_HOME"
+    ),
+    "NOETL_TOKEN_RATE": Setting(
+        "calls a second that a server answers for each token on average, those of workers not counted; 0: no limit", "500", "home"
+    ),
+    "NOETL_ADDRESS_RATE": Setting("the same for all tokens that come from one address", "2000", "home"),
+    "NOETL_AUDIT_DAYS": Setting("days for which entries of the audit log are kept; 0: for ever", "365", "home"),
     "NOETL_KEY": Setting("the key that credentials are encrypted with"),
     "NOETL_KEY_FILE": Setting("the file that holds that key", "`key` in NOETL_HOME"),
     "VAULT_ADDR": Setting("the address of HashiCorp Vault"),
@@ -144,8 +151,13 @@ class Settings(msgspec.Struct, frozen=True):
     server: tuple[str, ...] = ()
     #: what they are shown
     token: Secret | None = None
-    #: the file with what servers know of tokens; None: `tokens.json` in the home
+    #: a file with tokens, besides those in the store; None: `tokens.json` in the home
     tokens: Path | None = None
+    #: calls a second that a server answers, of a token and of an address; zero: no limit
+    token_rate: int = 500
+    address_rate: int = 2000
+    #: days for which the audit log is kept; zero: for ever
+    audit_days: int = 365
     #: names that a server goes by, besides the one it is bound to
     hosts: tuple[str, ...] = ()
     #: folders in which called playbooks are found by their path
@@ -201,6 +213,9 @@ def settings() -> Settings:
         server=parse_servers(env.get("NOETL_SERVER"), "NOETL_SERVER"),
         token=_secret(env.get("NOETL_TOKEN")),
         tokens=Path(env["NOETL_TOKENS"]).expanduser().absolute() if env.get("NOETL_TOKENS") else None,
+        token_rate=_number("NOETL_TOKEN_RATE", env.get("NOETL_TOKEN_RATE") or "500"),
+        address_rate=_number("NOETL_ADDRESS_RATE", env.get("NOETL_ADDRESS_RATE") or "2000"),
+        audit_days=_number("NOETL_AUDIT_DAYS", env.get("NOETL_AUDIT_DAYS") or "365"),
         hosts=_list(env.get("NOETL_HOSTS")),
         catalog=tuple(Path(one).expanduser().absolute() for one in _list(env.get("NOETL_CATALOG"))),
     )
@@ -314,7 +329,7 @@ def _bus(text: str | None) -> Secret | None:
 
 
 def _number(name: str, text: str) -> int:
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > 15:
         raise UsageError(f"{name} is {text!r}; write a whole number")
     return int(text)
 

@@ -11,6 +11,7 @@ NoetlError
 │   └── RequestRefused      a server answered with an error status; `status` and `problem` say which
 │       ├── AccessDenied    401, 403: the token is missing or unknown, or its role does not allow the call
 │       ├── NotFound        404: there is no such execution, playbook or payload
+│       ├── TooManyRequests 429: the token, or the address, makes more calls than the server's limits allow
 │       ├── RequestConflict 409: the execution has ended, or the idempotency key was used for another request
 │       └── RequestInvalid  400, 413, 415, 422: the server will never accept this request
 ├── UsageError              the command line, or a file it names, cannot be used
@@ -126,6 +127,16 @@ class AccessDenied(RequestRefused):
 
 class NotFound(RequestRefused):
     """The server has no such execution, playbook or payload."""
+
+
+class TooManyRequests(RequestRefused):
+    """More calls were made than the server's limits allow."""
+
+    @property
+    def retry_after_s(self) -> float:
+        """Seconds after which the call may be made again."""
+        found = self.problem.get("retry_after")
+        return min(max(1.0, float(found)), 3600.0) if isinstance(found, int | float) else 1.0
 
 
 class RequestConflict(RequestRefused):

@@ -36,9 +36,11 @@ def dev(shell: Shell, home: Path) -> Iterator[Dev]:
 
 
 @pytest.fixture
-def there(dev: Dev, noetl: Noetl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Noetl:
-    """Runs command lines that act on the server and know nothing of its home."""
+def there(dev: Dev, noetl: Noetl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path) -> Noetl:
+    """Runs command lines that act on the server and know nothing of its home but the owner's token."""
     monkeypatch.setenv("NOETL_SERVER", dev.url)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "owner").symlink_to(home / "owner")
     monkeypatch.setenv("NOETL_HOME", str(tmp_path / "other"))
     return noetl
 
@@ -201,15 +203,13 @@ def test_the_first_server_that_answers_is_used(there: Noetl, dev: Dev) -> None:
     assert (said.code, "no server answers" in said.err) == (1, True)
 
 
-def test_a_token_that_is_asked_for_has_to_be_shown(
-    dev: Dev, noetl: Noetl, there: Noetl, home: Path, monkeypatch: pytest.MonkeyPatch
+def test_whoever_does_not_share_the_home_of_the_server_needs_a_token(
+    noetl: Noetl, there: Noetl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NOETL_TOKENS", str(home / "tokens.json"))
-    with monkeypatch.context() as here:
-        here.delenv("NOETL_SERVER")
-        viewer = noetl("token", "add", "vera", "--role", "viewer").out.strip()
+    viewer = there("token", "add", "vera", "--role", "viewer").out.strip()
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "stranger"))
     said = there("ps")
-    assert (said.code, "wants a token" in said.err) == (1, True)
+    assert (said.code, "this server requires a token" in said.err) == (1, True)
     monkeypatch.setenv("NOETL_TOKEN", viewer)
     assert there("ps").code == 0
     said = there("run", "choice.yaml")

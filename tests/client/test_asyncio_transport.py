@@ -12,6 +12,7 @@ from peers import OK, nobody, peer, plain, self_signed
 
 from noetl.client.address import parse_address
 from noetl.client.asyncio_transport import AsyncTransport
+from noetl.client.owner_token import TokenSource
 from noetl.config import Secret
 from noetl.errors import (
     AccessDenied,
@@ -63,7 +64,7 @@ async def server(answer: Answering, came: list[int]) -> AsyncIterator[str]:
 
 
 def transport_to(url: str, **more: int) -> AsyncTransport:
-    return AsyncTransport(parse_address(url), Secret("noetl_x"), **more)
+    return AsyncTransport(parse_address(url), TokenSource(Secret("noetl_x"), None), **more)
 
 
 async def post(transport: AsyncTransport, body: bytes, seconds: float = 60) -> tuple[int, bytes]:
@@ -206,7 +207,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_before_anything_is_sen
 def test_a_token_is_not_shown_and_one_that_would_break_out_of_its_header_is_refused() -> None:
     assert "noetl_x" not in repr(vars(transport_to("http://127.0.0.1:1")))
     with pytest.raises(UsageError, match="does not allow"):
-        ServerLink("http://127.0.0.1:1", "noetl_x\r\nHost: other")
+        ServerLink("http://127.0.0.1:1", TokenSource(Secret("noetl_x\r\nHost: other"), None))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ def test_a_token_is_not_shown_and_one_that_would_break_out_of_its_header_is_refu
 def test_a_link_knows_what_an_answer_means(answer: bytes, kind: type[ClientError]) -> None:
     async def work() -> None:
         async with server(lambda _body: answer, []) as url:
-            link = ServerLink(url, None)
+            link = ServerLink(url, TokenSource(None, None))
             with pytest.raises(kind) as refused:
                 await link.exchange(WorkerMessage("me"))
             assert type(refused.value) is kind
@@ -236,7 +237,7 @@ def test_a_link_knows_what_an_answer_means(answer: bytes, kind: type[ClientError
 def test_a_link_says_its_message_and_hears_the_reply() -> None:
     async def work() -> None:
         async with server(lambda _body: plain(encode(ServerReply(lost=True))), []) as url:
-            link = ServerLink(f"{url}/", "noetl_x")
+            link = ServerLink(f"{url}/", TokenSource(Secret("noetl_x"), None))
             assert (await link.exchange(WorkerMessage("me"))).lost
             link.close()
 

@@ -27,6 +27,13 @@ from noetl.errors import NoetlError, UsageError
 LARGE = DOUBLE.replace("double", "large").replace("{{ workload.n * 2 }}", "{{ ['x' * 1000] * 3000 }}")
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The home of the server: clients of its owner find their token there."""
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("NOETL_TOKEN", raising=False)
+
+
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
     with Api(tmp_path / "home") as server:
@@ -145,8 +152,11 @@ def test_a_server_that_stays_away_ends_the_following(tmp_path: Path) -> None:
     client.close()
 
 
-def test_a_wrong_token_is_told_with_what_to_do(api: Api) -> None:
-    right = api.tokens.add("ann", "author")
+def test_a_wrong_token_is_told_with_what_to_do(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "other"))
+    right = api.add_token("ann", "author")
     with Client(url_of(api), right) as client:
         assert client.executions() == []
     for wrong in ("noetl_wrong", None):
@@ -156,7 +166,7 @@ def test_a_wrong_token_is_told_with_what_to_do(api: Api) -> None:
 
 
 def test_the_environment_names_the_server_and_the_token(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = api.tokens.add("ann", "author")
+    token = api.add_token("ann", "author")
     monkeypatch.setenv("NOETL_SERVER", url_of(api))
     monkeypatch.setenv("NOETL_TOKEN", token)
     with Client() as client:

@@ -18,6 +18,7 @@ from waiting import wait_until
 
 from noetl.client import blocking
 from noetl.client.address import parse_address
+from noetl.client.owner_token import TokenSource
 from noetl.client.transport import Request, Transport
 from noetl.config import Secret
 from noetl.errors import (
@@ -40,7 +41,7 @@ def calling(
     *servers: str, timeout_s: float = 60.0, tls: ssl.SSLContext | None = None, most_bytes: int = 1 << 20
 ) -> Iterator[Transport]:
     addresses = [parse_address(url) for url in servers]
-    one = Transport(addresses, Secret("noetl_x"), timeout_s=timeout_s, tls=tls, most_bytes=most_bytes)
+    one = Transport(addresses, TokenSource(Secret("noetl_x"), None), timeout_s=timeout_s, tls=tls, most_bytes=most_bytes)
     try:
         yield one
     finally:
@@ -357,7 +358,7 @@ def test_what_is_no_address_is_said_to_be_none(url: str) -> None:
 def test_a_password_in_an_address_is_sent_and_never_shown() -> None:
     with peer(b"") as server:
         url = server.url.replace("http://", "http://ann:s3cret@")
-        transport = Transport([parse_address(url)], None, timeout_s=60)
+        transport = Transport([parse_address(url)], TokenSource(None, None), timeout_s=60)
         with pytest.raises(ServerUnavailable) as refused:
             transport.call(GET)
         assert b"\r\nAuthorization: Basic YW5uOnMzY3JldA==\r\n" in server.requests[0]

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from access_tokens import give_access
 from forkserver import ForkedProcess, ForkServer
 
 from noetl.services.servers import NatsServer, PostgresServer, free_port
@@ -105,6 +106,7 @@ class Arena:
         keep = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
         self.environment = {name: os.environ[name] for name in keep if name in os.environ}
         self.environment["NOETL_LEASE"] = f"{lease_s:g}"
+        self.environment |= give_access(folder)
         # Workers have no database, and servers no tools: each gets only what it needs.
         self.servers = [Member(self, f"server{at}", ["server", "--port", str(port)], {}) for at, port in enumerate(self.ports)]  # fmt: skip
         words = ["worker", "--slots", str(slots), "--grace", "20"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -17,10 +16,13 @@ from noetl.ports.cluster import WorkerRegistry
 from noetl.server.cluster.server_node import ClusterStore, ServerNode
 from noetl.server.core.catalog import Catalog
 from noetl.server.core.control_plane import Effects
-from noetl.server.http.api_tokens import ApiTokens
-from noetl.server.http.app import build_app
+from noetl.server.http.access import TokenFile, make_owner_token, new_token
+from noetl.server.http.app import AccessSettings, build_app
 from noetl.server.http.worker_routes import build_worker_routes
 from noetl.tools.registry import ToolKinds
+
+#: what the owner's token is at every server here
+OWNER = new_token()
 
 
 class Server:
@@ -44,9 +46,8 @@ async def serving(
     async with ServerNode(
         log, Catalog(ToolKinds()), registry, lease_s=lease_s, cluster_store=cluster_store, effects=effects
     ) as station:
-        made = build_app(
-            station, tokens=ApiTokens(folder / "tokens.json", time.time), more=build_worker_routes(station.worker_api)
-        )
+        access = AccessSettings(TokenFile(folder / "tokens.json"), make_owner_token(OWNER))
+        made = build_app(station, access, more=build_worker_routes(station.worker_api))
         config = uvicorn.Config(made, port=0, log_level="warning", lifespan="off", http="httptools")
         web = uvicorn.Server(config)
         web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
@@ -60,13 +61,14 @@ async def serving(
             station.worker_api.drain()
             web.should_exit = web.force_exit = True
             await task
+            await made.state.context.close()
 
 
 @contextlib.asynccontextmanager
 async def working(urls: Sequence[str], home: Path, *, beat_s: float = 0.7, **more: object) -> AsyncIterator[WorkerNode]:
     """A worker that sends heartbeats often, and whose lease outlasts whatever holds this process up."""
     settings = Settings(home=home, lease_s=2.0, worker_lease_s=60.0, environment={"PATH": "/usr/bin:/bin"})
-    async with WorkerNode(settings, urls, **more) as outpost:  # type: ignore[arg-type]
+    async with WorkerNode(settings, urls, **{"token": OWNER, **more}) as outpost:  # type: ignore[arg-type]
         beating = asyncio.create_task(_beat(outpost, beat_s))
         try:
             yield outpost

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import psycopg
+from access_tokens import authorization
 from cluster_processes import Arena
 
 from noetl.history.log_queries import state_at
@@ -133,7 +134,7 @@ class Load:
         def may_start() -> bool:
             return pace is None or len(self.started) - begun <= pace() * len(wanted)
 
-        async with asyncio.timeout(within), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(within), self.session() as session:
             watch = asyncio.create_task(self._watch())
             try:
                 await asyncio.gather(*(self._one_by_one(session, queue, may_start) for _ in range(at_once)))
@@ -159,6 +160,10 @@ class Load:
             await asyncio.sleep(0.1)
             for name in await asyncio.to_thread(self.over, list(self._open)):
                 self._open.pop(name).set()
+
+    def session(self) -> aiohttp.ClientSession:
+        """A session that shows the token of the tests."""
+        return aiohttp.ClientSession(headers=authorization(self.arena.environment))
 
     async def start(self, session: aiohttp.ClientSession, run: Run, playbook: str | None = None) -> str:
         """Start one: asked for until somebody says that it was, under a key that makes it one."""

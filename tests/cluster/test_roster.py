@@ -65,7 +65,7 @@ async def test_a_worker_says_that_it_was_given_up_and_begins_anew(tmp_path: Path
         outpost.print_line = said.append
         before = outpost.agent.name
         await until(server.station.workers)
-        await registry.leave(before)
+        await registry.leave(before, "owner")
         await until(lambda: said)
         assert said[0].startswith(f"{before} was given up; ")
         assert said[0].endswith(f"It goes on as {outpost.agent.name}")

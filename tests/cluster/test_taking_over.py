@@ -135,7 +135,9 @@ async def test_a_worker_that_was_given_up_is_so_for_every_server(database: Datab
     assert "w" in (await other.give_up()).given_up
     assert not await other.renew("w", {})
     assert not await one.knows("w")
-    await one.add_dead_letter(HeldPipeline("x", "s-1", "2.0", "", "w", 5), "it fell over")
+    await one.add_dead_letter(HeldPipeline("x", "s-1", "2.0", "", "w", 5), "it fell over", "crm/sync")
+    assert other.list_dead_letters(paths=["crm", "crm/*x", "payroll/*"]) == []
+    assert other.list_dead_letters(paths=["crm/*"]) == other.list_dead_letters()
     (letter,) = other.list_dead_letters()
     assert (letter["execution_id"], letter["iteration"], letter["why"]) == ("x", "2.0", "it fell over")
     for registry in (one, other):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from fleet import serving
+from fleet import OWNER, serving
 
 from noetl.server.cluster.workers import MemoryRegistry
 from noetl.stores.memory import MemoryLog
@@ -18,7 +18,7 @@ DEEP = b'{"worker": "w", "reports": [{"x": ' + b"[" * 3_000 + b"]" * 3_000 + b"}
 @pytest.mark.parametrize("body", [DEEP, b'{"worker": "\xff"}', b"{"], ids=["deep", "no UTF-8", "half"])
 async def test_what_cannot_be_read_is_an_invalid_request(tmp_path: Path, route: str, body: bytes) -> None:
     async with serving(MemoryLog(), MemoryRegistry(30.0), tmp_path) as server, aiohttp.ClientSession() as session:
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {OWNER}"}
         async with session.post(f"{server.url}{route}", data=body, headers=headers) as answer:
             assert answer.status == 400
             assert (await answer.json(content_type=None))["detail"].startswith("the message cannot be read: ")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fleet import serving
+from fleet import OWNER, serving
 from test_handing_out import start, until
 
 from noetl.server.cluster.workers import MemoryRegistry
@@ -24,7 +24,7 @@ NONE_THERE = "1 pipeline waits for a worker of pool `gpu`: none is there; `noetl
 
 async def noetl(home: Path, server: str, *arguments: str) -> list[str]:
     command = [sys.executable, "-m", "noetl", *arguments]
-    environment = {**os.environ, "NOETL_HOME": str(home), "NOETL_SERVER": server}
+    environment = {**os.environ, "NOETL_HOME": str(home), "NOETL_SERVER": server, "NOETL_TOKEN": OWNER}
     done = await asyncio.to_thread(
         subprocess.run, command, env=environment, capture_output=True, text=True, timeout=120, check=True
     )

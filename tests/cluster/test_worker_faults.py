@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import aiohttp
 import psycopg
 import pytest
 from cluster_processes import CALM_LEASE_S, LEASE_S, Arena
@@ -78,7 +77,7 @@ async def start_slow(load: Load, numbers: range, seconds: float) -> list[str]:
     """Start executions whose only task lasts so long."""
     text = (HEAD % ("slow", "slow") + SLOW).replace("SECONDS", str(seconds))
     text = text.replace("HURRY", str(hurry(load)))
-    async with aiohttp.ClientSession() as session:
+    async with load.session() as session:
         for number in numbers:
             run = Run(number, "slow")
             load.started[run] = await load.start(session, run, text)
@@ -223,7 +222,7 @@ def test_a_pipeline_that_kills_its_workers_fails_with_its_reason_and_others_go_o
         async def scenario() -> None:
             reviving = asyncio.create_task(revive())
             await load.run(runs(0, 12))
-            async with aiohttp.ClientSession() as session:
+            async with load.session() as session:
                 bad = await load.start(session, Run(500, "bad"), HEAD % ("bad", "bad") + POISON)
             await start_slow(load, range(600, 610), 1.0)
             await load.run(runs(12, 60))
@@ -251,7 +250,7 @@ def test_a_worker_whose_disk_is_full_says_so_and_goes_on_when_there_is_room_agai
 
         async def scenario() -> None:
             before = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
-            async with aiohttp.ClientSession() as session:
+            async with load.session() as session:
                 # No file may grow from now on: what a full disk looks like to one process.
                 resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, before[1]))
                 load.started[Run(0, "full")] = full = await load.start(session, Run(0, "full"), text)

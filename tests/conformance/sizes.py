@@ -27,6 +27,7 @@ import yaml
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from access_tokens import give_access  # noqa: E402
 from supervisor import supervise  # noqa: E402
 
 SIZES = ("static", "embedded", "dev", "cluster", "no-nats", "no-polling")
@@ -49,7 +50,9 @@ class Processes:
     def __init__(self, folder: Path, extra: dict[str, str]) -> None:
         self.folder = folder
         kept = {key: value for key, value in os.environ.items() if not key.startswith("NOETL_")}
-        self.base = {**kept, "NOETL_LEASE": "5", "NOETL_RESULTS": f"file://{folder}/results"}
+        #: what makes servers admit commands and workers that do not share their homes
+        self.access = give_access(folder)
+        self.base = {**kept, **self.access, "NOETL_LEASE": "5", "NOETL_RESULTS": f"file://{folder}/results"}
         #: what pipelines see more than others
         self.extra = {**extra, "NOETL_CMD": str(folder / "noetl")}
         self._running: list[subprocess.Popen[bytes]] = []
@@ -57,7 +60,8 @@ class Processes:
     def command(self, servers: list[str]) -> Path:
         """The command under test, as a script."""
         path = self.folder / "noetl"
-        given = f"export NOETL_SERVER={','.join(servers)}\n" if servers else ""
+        token = f"export NOETL_TOKEN={self.access['NOETL_TOKEN']}\n"
+        given = f"export NOETL_SERVER={','.join(servers)}\n{token}" if servers else ""
         path.write_text(f'#!/bin/sh\n{given}exec {sys.executable} -m noetl "$@"\n')
         path.chmod(0o755)
         return path

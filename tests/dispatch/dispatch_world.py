@@ -6,6 +6,7 @@ are paused, evicted and taken over. `World.check` holds at every moment. `World.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -163,6 +164,12 @@ class Message:
         return not self.report.returned and self.report.broken is None
 
 
+def counted() -> Callable[[], str]:
+    """Secrets for fences: numbers, so that a history is the same each time."""
+    numbers = itertools.count(1)
+    return lambda: str(next(numbers))
+
+
 class Checked(Dispatcher):
     """A dispatcher whose every transition is held against the table."""
 
@@ -208,7 +215,7 @@ class World:
 
     def _server(self) -> Server:
         name = f"s{self.number()}"
-        dispatcher = Checked(self.again, name=name, local="local" if self.local else None)
+        dispatcher = Checked(self.again, name=name, new_secret=counted(), local="local" if self.local else None)
         return Server(name, dispatcher)
 
     def _worker(self) -> Worker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from dispatch_world import net
+from dispatch_world import counted, net
 
 from noetl.dispatch import Dispatcher, State
 from noetl.dispatch.actions import group_of
@@ -28,7 +28,7 @@ def execution() -> Any:
 
 def server() -> Dispatcher:
     """A server that has one pipeline to give out."""
-    made = Dispatcher(lambda _execution, order: order, name="s")
+    made = Dispatcher(lambda _execution, order: order, name="s", new_secret=counted())
     made.order(execution(), ORDER, paused=False)
     return made
 
@@ -91,7 +91,7 @@ def test_a_report_under_a_stale_fence_is_refused_and_changes_nothing() -> None:
 
 
 def test_a_worker_that_waits_is_woken_and_otherwise_a_hint_is_published_once_in_a_while() -> None:
-    dispatcher = Dispatcher(lambda _execution, order: order, name="s")
+    dispatcher = Dispatcher(lambda _execution, order: order, name="s", new_secret=counted())
     orders = [RunPipeline(f"free-{number}", "free", None, {}) for number in range(4)]
     assert [*dispatcher.order(execution(), orders[0], paused=False, now=1.0)] == [Hint("default")]
     assert [*dispatcher.order(execution(), orders[1], paused=False, now=1.1)] == []
@@ -113,7 +113,7 @@ def test_every_state_can_be_reached_and_left_and_every_input_means_something() -
 
 
 def local_server(*orders: RunPipeline) -> Dispatcher:
-    made = Dispatcher(lambda _execution, order: order, name="s")
+    made = Dispatcher(lambda _execution, order: order, name="s", new_secret=counted())
     for order in orders:
         made.order(local(), order, paused=False)
     return made

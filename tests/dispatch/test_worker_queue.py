@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dispatch_world import Execution
+from dispatch_world import Execution, counted
 from thorough import up_to
 
 from noetl.dispatch import Dispatcher
@@ -198,7 +198,7 @@ def assignment(fence: str, *, alone: bool = False) -> HeldAssignment:
 
 
 def test_a_pipeline_whose_last_report_is_on_its_way_is_not_taken_for_lost() -> None:
-    server = Dispatcher(lambda _execution, order: order, name="s")
+    server = Dispatcher(lambda _execution, order: order, name="s", new_secret=counted())
     server.order(Execution("x", {}), ORDER, paused=False)
     (give,) = server.take(server.update_worker("w", [], 5), now=0.0)
     queue, held = WorkerQueue(slots=2), assignment(give.fence)

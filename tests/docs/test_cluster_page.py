@@ -46,7 +46,7 @@ def test_three_processes_run_what_the_page_shows(tmp_path: Path, database: Datab
     (tmp_path / "squares.yaml").write_text(squares)
     home = str(tmp_path / "server")
     tokens = {
-        role: noetl(tmp_path, "token", "add", role, "--role", role, NOETL_HOME=home).strip().splitlines()[-1]
+        role: noetl(tmp_path, "token", "add", role, "--role", role, NOETL_HOME=home, NOETL_STORE=database.url).strip()
         for role in ("worker", "author")
     }
     with running(tmp_path, "server", "--port", "0", NOETL_HOME=home, NOETL_STORE=database.url) as said:

@@ -296,11 +296,9 @@ def test_the_page_about_servers_does_what_it_says(tmp_path: Path, monkeypatch: p
         assert server.stderr is not None
         said = server.stderr.readline()
         monkeypatch.setenv("NOETL_SERVER", said.removeprefix("listening on ").partition(";")[0])
-        monkeypatch.setenv("NOETL_HOME", str(tmp_path / "nowhere"))
         commands = [line.removeprefix("$ noetl ").split() for line in console.splitlines() if line.startswith("$")]
         told = [noetl(tmp_path, *command) for command in commands]
         assert told[-1].strip() == console.splitlines()[-1]
-        assert not (tmp_path / "nowhere").exists()
     finally:
         server.terminate()
         server.communicate(timeout=120)

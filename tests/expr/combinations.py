@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from noetl.expr import Budget, scopes, template, templates
 from noetl.expr.sandbox.callables import GLOBALS
-from noetl.expr.sandbox.methods import METHODS
 from noetl.expr.sandbox.evaluation import DEFAULT_BUDGET, Evaluation
+from noetl.expr.sandbox.methods import METHODS
 from noetl.expr.sandbox.operators import BINARY, ORDER
 
 N = 1_000_000
@@ -124,11 +124,7 @@ def values() -> dict[str, Any]:
 
 
 #: what is given beside the value: fewer, but large in every way
-ARGUMENTS = (
-    "a empty spaces needle percents fields path deep_path filter_path union_path words wide quotes digits format_date "
-    "id ints same_text twins equal_texts long_lists deep_nest shared map int_map text_map table tuples range large minus "
-    "small one zero big float none true bytes upper join"
-).split()
+ARGUMENTS = ["a", "empty", "spaces", "needle", "percents", "fields", "path", "deep_path", "filter_path", "union_path", "words", "wide", "quotes", "digits", "format_date", "id", "ints", "same_text", "twins", "equal_texts", "long_lists", "deep_nest", "shared", "map", "int_map", "text_map", "table", "tuples", "range", "large", "minus", "small", "one", "zero", "big", "float", "none", "true", "bytes", "upper", "join"]
 
 
 def arguments() -> dict[str, Any]:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 from noetl.errors import UsageError
+from noetl.model.access import allows_path
 from noetl.model.events import Event, event_id
 from noetl.ports import Conflict, EventLog, LogLine, PlaybookSource
 from noetl.stores.verify import verify_store
@@ -237,6 +239,28 @@ class EventLogContract:
         assert ids == {"abd": "abd", "abc": "abc", "abc1": "abc1", "b": "b%", "x": None, "": None, "%": None}
         with pytest.raises(UsageError, match="abc, abc1, abd"):
             log.summary("ab")
+
+    async def test_with_paths_only_executions_of_these_playbooks_are_there(self, log: EventLog) -> None:
+        where = {
+            "a1": "crm/sync", "a2": "crm", "b": "crm/sync/deep", "c": "crmx/sync", "d": "payroll/pay", "e": "CRM/sync",
+            "f": "grüße/%_*", "g": "x",
+        }  # fmt: skip
+        for name, path in where.items():
+            opening = msgspec.structs.replace(events(name, 1, 1)[0], entity_id=path)
+            await log.append([opening], status="running")
+        for paths in (
+            ["crm/*"], ["crm"], ["crm/sync", "x"], ["crm/sync/*"], ["nobody/*"], ["grüße/*"], ["%/*"], ["_/*", "c*"], ["payroll/pay/*"],
+        ):  # fmt: skip
+            visible = [name for name, path in reversed(where.items()) if allows_path(paths, path)]
+            for unfinished in (False, True):
+                found = log.summaries(paths=paths, unfinished=unfinished)
+                assert [one.execution_id for one in found] == visible, paths
+            assert [one.execution_id for one in log.summaries(paths=paths, limit=1)] == visible[:1]
+            assert {name for name in where if log.summary(name, paths=paths) is not None} == set(visible)
+        assert len(log.summaries(paths=[])) == len(where)
+        # The beginning of an id says nothing of executions that are not there.
+        assert getattr(log.summary("a", paths=["crm/*"]), "execution_id", None) == "a1"
+        assert log.summary("a", paths=["payroll/*"]) is None
 
     async def test_the_latest_snapshot_is_found_and_those_of_the_near_past(self, log: EventLog) -> None:
         assert log.snapshot("x") is None

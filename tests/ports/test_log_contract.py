@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from access_contract import AccessContract
 from log_contract import EventLogContract
 
+from noetl.ports import AccessStore
 from noetl.stores.memory import MemoryLog
 
 
@@ -20,3 +22,13 @@ class TestMemoryLog(EventLogContract):
     @pytest.fixture
     def reopen(self, log: MemoryLog) -> Callable[[], MemoryLog]:
         return lambda: MemoryLog(beside=log)
+
+
+class TestMemoryAccess(AccessContract):
+    @pytest.fixture
+    def access(self) -> AccessStore:
+        return MemoryLog().access()
+
+    @pytest.fixture
+    def access_beside(self, access: AccessStore) -> AccessStore:
+        return access

@@ -15,7 +15,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.remote = RemoteWorkers()
-        self.dispatcher = Dispatcher(lambda _execution, _order: None, name="s")
+        self.dispatcher = Dispatcher(lambda _execution, _order: None, name="s", new_secret=lambda: "1")
         self.pipelines = self.remote.pipelines = Pipelines(
             self.dispatcher, self.remote, None, lambda _execution, _denied: None
         )

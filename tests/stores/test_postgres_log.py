@@ -9,11 +9,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from access_contract import AccessContract
 from log_contract import EventLogContract, events
 from servers import Database
 from waiting import until
 
-from noetl.ports import LogDamaged, StoreFailed
+from noetl.ports import AccessStore, LogDamaged, StoreFailed
 from noetl.stores.appends import queries
 from noetl.stores.postgres.claims import ClaimQueue
 from noetl.stores.postgres.postgres_log import PostgresLog
@@ -43,6 +44,20 @@ def reopen(database: Database) -> Callable[[], PostgresLog]:
 
 
 class TestPostgresLog(EventLogContract):
+    """The fixtures are those of the module."""
+
+
+@pytest.fixture
+def access(log: PostgresLog) -> AccessStore:
+    return log.access()
+
+
+@pytest.fixture
+def access_beside(beside: PostgresLog) -> AccessStore:
+    return beside.access()
+
+
+class TestPostgresAccess(AccessContract):
     """The fixtures are those of the module."""
 
 

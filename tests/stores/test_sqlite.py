@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from access_contract import AccessContract
 from log_contract import EventLogContract, events, line
 
-from noetl.ports import StoreFailed
+from noetl.ports import AccessStore, StoreFailed
 from noetl.stores import sqlite_log
 from noetl.stores.sqlite_file import VERSION
 from noetl.stores.sqlite_log import SqliteLog
@@ -50,6 +51,20 @@ def reopen(path: Path) -> Callable[[], SqliteLog]:
 
 
 class TestSqliteLog(EventLogContract):
+    """The fixtures are those of the module."""
+
+
+@pytest.fixture
+def access(log: SqliteLog) -> AccessStore:
+    return log.access()
+
+
+@pytest.fixture
+def access_beside(beside: SqliteLog) -> AccessStore:
+    return beside.access()
+
+
+class TestSqliteAccess(AccessContract):
     """The fixtures are those of the module."""
 
 

@@ -9,6 +9,8 @@ from threading import Thread
 import pytest
 from waiting import until
 
+from noetl.client.owner_token import TokenSource
+from noetl.config import Secret
 from noetl.model.wire import Heartbeat, ServerReply, encode
 from noetl.worker.heartbeats import Heartbeats
 
@@ -39,7 +41,8 @@ def test_what_cannot_even_be_sent_is_a_beat_that_nobody_heard(url: str, token: s
 
     async def whole() -> None:
         missed = asyncio.Event()
-        pulse = Heartbeats([url], token, 0.2, lambda: Heartbeat("w"), lambda: 0.05, lambda *_: None, missed.set)
+        tokens = TokenSource(Secret(token) if token else None, None)
+        pulse = Heartbeats([url], tokens, 0.2, lambda: Heartbeat("w"), lambda: 0.05, lambda *_: None, missed.set)
         pulse.alone = alone.append
         pulse.start()
         await asyncio.wait_for(missed.wait(), 60)
@@ -65,7 +68,9 @@ def test_a_server_that_refuses_a_worker_is_told_from_one_that_is_away(status: in
 
     async def whole() -> str:
         said: asyncio.Queue[str] = asyncio.Queue()
-        pulse = Heartbeats([url], None, 5.0, lambda: Heartbeat("w"), lambda: 1.0, lambda *_: None, lambda: None)
+        pulse = Heartbeats(
+            [url], TokenSource(None, None), 5.0, lambda: Heartbeat("w"), lambda: 1.0, lambda *_: None, lambda: None
+        )
         pulse.alone = said.put_nowait
         pulse.start()
         try:
@@ -94,7 +99,13 @@ def test_a_beat_that_could_not_be_made_is_followed_by_others() -> None:
 
     async def whole() -> None:
         pulse = Heartbeats(
-            [f"http://127.0.0.1:{server.server_port}"], None, 1.0, holding, lambda: 0.3, lambda *_: None, lambda: None
+            [f"http://127.0.0.1:{server.server_port}"],
+            TokenSource(None, None),
+            1.0,
+            holding,
+            lambda: 0.3,
+            lambda *_: None,
+            lambda: None,
         )
         pulse.start()
         await asyncio.wait_for(pulse.first.wait(), 60)

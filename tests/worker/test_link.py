@@ -12,6 +12,7 @@ from aiohttp import web
 from tool_world import serving
 from waiting import until
 
+from noetl.client.owner_token import TokenSource
 from noetl.errors import AccessDenied, NoetlError, UnexpectedAnswer
 from noetl.model.events import Fact
 from noetl.model.wire import LogRecord, PipelineReport, ServerReply, WorkerMessage, encode
@@ -74,7 +75,7 @@ async def test_an_answer_that_cannot_be_read_is_an_unexpected_one(body: bytes) -
         return web.Response(body=body)
 
     async with serving(web.post("/api/work", answer), web.get("/api/assigned/h", answer)) as url:
-        link = ServerLink(url, None)
+        link = ServerLink(url, TokenSource(None, None))
         with pytest.raises(UnexpectedAnswer, match="did not answer as a NoETL server does"):
             await link.exchange(WorkerMessage("w"))
         with pytest.raises(UnexpectedAnswer, match="did not answer as a NoETL server does"):

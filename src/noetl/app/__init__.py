@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
+    from noetl.app.access import open_token_file as open_token_file, warn_root as warn_root
     from noetl.app.end_signals import list_end_signals as list_end_signals
     from noetl.app.http_server import require_server_extra as require_server_extra, serve as serve
     from noetl.app.local import (
@@ -26,6 +27,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
+            "access": "open_token_file warn_root",
             "end_signals": "list_end_signals",
             "http_server": "require_server_extra serve",
             "local": "LocalNode open_catalog open_local_node open_log open_registry open_results",

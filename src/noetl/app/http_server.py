@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from noetl.app.http_protocol import ConnectionLimits
     from noetl.config import Settings
-    from noetl.server.http import ApiTokens
 
 _MISSING = "the server is not installed; it comes with: pip install 'noetl[server]'"
 #: seconds that connections are given to end by themselves
@@ -38,17 +37,6 @@ def require_server_extra() -> None:
     except ImportError:
         raise UsageError(_MISSING) from None
     del starlette, uvicorn
-
-
-def tokens_of(found: Settings) -> ApiTokens:
-    """What is known of tokens. UsageError: a file was named that is not there."""
-    import time
-
-    from noetl.server.http import ApiTokens
-
-    if found.tokens is not None and not found.tokens.is_file():
-        raise UsageError(f"NOETL_TOKENS names {found.tokens}, which is not there; `noetl token add` makes it")
-    return ApiTokens(found.tokens or found.home / "tokens.json", time.time)
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -116,7 +104,7 @@ async def serve(
         server.should_exit = True
         with contextlib.suppress(asyncio.CancelledError):
             await serving
-        app.state.context.close()
+        await app.state.context.close()
         for name in signals:
             loop.remove_signal_handler(name)
 

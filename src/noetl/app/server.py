@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noetl.app import tune_gc
-from noetl.app.http_server import address_of, bind_socket, describe_bus, describe_store, tokens_of
+from noetl.app.access import open_access
+from noetl.app.http_server import address_of, bind_socket, describe_bus, describe_store
 from noetl.app.local import LocalNode, open_catalog, open_log, open_registry, open_results
 from noetl.bus import open_bus
 from noetl.config import Settings
@@ -47,11 +48,12 @@ async def prepare_server(
 ) -> AsyncIterator[PreparedServer]:
     """A server of a cluster; its pipelines run on workers."""
     tune_gc()
-    tokens, listening = tokens_of(found), bind_socket(host, port)
+    listening = bind_socket(host, port)
     address = (url or address_of(listening)).rstrip("/")
     bus = open_bus(found) if found.bus is not None else None
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(contextlib.closing(listening))
+        access = stack.enter_context(open_access(found, host, listening, print_line))
         if bus is not None:
             stack.push_async_callback(bus.close)
         log, results = await _open_with_retries(open_log, found, print_line), open_results(found)
@@ -74,7 +76,7 @@ async def prepare_server(
             await bus.open()
         routes = build_worker_routes(node.worker_api)
         sender = PayloadSender(results)
-        api = build_app(node, tokens=tokens, host=host, hosts=found.hosts, results=sender, more=routes)
+        api = build_app(node, access, results=sender, more=routes)
         ready_line = f"listening on {address}; executions are kept in {describe_store(found)}{describe_bus(found)}"
         yield PreparedServer(node, api, listening, address, ready_line)
 
@@ -84,12 +86,12 @@ async def prepare_local_server(
     found: Settings, host: str, port: int, *, print_line: Callable[[str], None]
 ) -> AsyncIterator[PreparedServer]:
     """A server that runs pipelines in its own process. Executions that no process runs are resumed first."""
-    tokens, listening = tokens_of(found), bind_socket(host, port)
+    listening = bind_socket(host, port)
     address = address_of(listening)
-    with contextlib.closing(listening):
+    with contextlib.closing(listening), open_access(found, host, listening, print_line) as access:
         async with LocalNode(found, open_log(found), serves=True) as node:
             sender = PayloadSender(node.results)
-            api = build_app(node, tokens=tokens, host=host, hosts=found.hosts, results=sender)
+            api = build_app(node, access, results=sender)
             node.print_line = print_line
             for execution_id, error in await resume_unowned(node):
                 print_line(f"{execution_id} is left as it is: {error}")

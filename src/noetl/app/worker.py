@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from noetl.config import Settings, mask_login
+from noetl.client import TokenSource
+from noetl.config import Secret, Settings, mask_login
 from noetl.errors import NoetlError
 from noetl.model.net import Net
 from noetl.model.wire import CredentialCheck, CredentialCheckResult, Heartbeat, Lease, ServerReply
@@ -45,28 +46,30 @@ _ASK_S = 2.0
 class WorkerNode:
     """A worker process: runners whose reports go to servers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a worker is made of as many parts
         self,
         settings: Settings,
         urls: Sequence[str],
         *,
         token: str | None = None,
+        name: str | None = None,
         pools: Sequence[str] = ("default",),
         slots: int = 8,
         bus: Bus | None = None,
         polls: bool = True,
     ) -> None:
         self._settings, self._effects, self._kinds = settings, Effects(), ToolKinds()
-        self._urls, self._token = list(urls), token
+        self._urls, self._name = list(urls), name or socket.gethostname()
+        self._tokens = TokenSource(Secret(token) if token else settings.token, settings.home)
         clock, new_id = self._effects.clock, self._effects.new_id
         credentials = open_store(settings, clock)
         self._results = open_payloads(settings, lambda name: read_credential(credentials, name), clock)
         self._keychains = Keychains(settings, clock=clock, new_id=new_id)
         self._catalog = Catalog(self._kinds)
         self.runners = PipelineRunners(self._kinds, self._world, clock=clock, moment=self._moment)
-        links = [ServerLink(url, token) for url in urls]
+        links = [ServerLink(url, self._tokens) for url in urls]
         self.agent = WorkerAgent(
-            links, self.runners, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
+            links, self.runners, self._net, self._child_id, name=self._new_name(), pools=pools, slots=slots
         )  # fmt: skip
         self.runners.receiver = self.agent
         self.agent.on_lost = self._check_registration
@@ -115,7 +118,7 @@ class WorkerNode:
     def _start_heartbeats(self) -> Heartbeats:
         heartbeats = Heartbeats(
             self._urls,
-            self._token,
+            self._tokens,
             self._settings.worker_lease_s,
             self._make_heartbeat,
             self._heartbeat_interval,
@@ -248,7 +251,7 @@ class WorkerNode:
         if self._leaving:  # one server says what it was told by another
             return
         before, had = self.agent.name, len(self.agent.held)
-        self.agent.lose(_new_name())
+        self.agent.lose(self._new_name())
         self.print_line(
             f"{before} was given up; what it had, {had} at the time, is others' now. It goes on as {self.agent.name}"
         )
@@ -297,6 +300,5 @@ class WorkerNode:
     def _moment(self) -> Moment:
         return Moment(self._effects.clock(), self._effects.new_id, self._effects.chance())
 
-
-def _new_name() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    def _new_name(self) -> str:
+        return f"{self._name}-{os.getpid()}-{secrets.token_hex(4)}"

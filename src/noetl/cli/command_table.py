@@ -109,7 +109,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "server": CommandEntry("commands.serve.server", "Serve", "Decide for executions, and hand pipelines to workers."),
     "worker": CommandEntry("commands.serve.worker", "Serve", "Run the pipelines that servers hand out.", remote=True),
     "token": CommandEntry(
-        "commands.admin.token", "Serve", "Make and remove the tokens that a server asks for.", remote=False
+        "commands.admin.token", "Serve", "Make and remove the tokens that servers require.", remote=True
     ),
     "credential": CommandEntry(
         "commands.admin.credential", "Set up", "Keep credentials, encrypted: add, list, remove, rotate.", remote=False

@@ -51,10 +51,10 @@ def client() -> Client | None:
     named = servers()
     if not named:
         return None
+    from noetl.cli.output.printing import note
     from noetl.client import Client
-    from noetl.config import settings
 
-    return Client(named, settings().token)
+    return Client(named, report=note)
 
 
 def refuse_remote(command: str, *, named_here: bool) -> None:

@@ -15,6 +15,7 @@ from noetl.errors import (
     RequestInvalid,
     RequestRefused,
     ServerUnavailable,
+    TooManyRequests,
     UnexpectedAnswer,
 )
 from noetl.lazy import export_lazily
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
     from noetl.client.blocking import BlockingConnection as BlockingConnection
     from noetl.client.http1 import format_request as format_request
     from noetl.client.log import RemoteLog as RemoteLog
+    from noetl.client.owner_token import (
+        OwnerToken as OwnerToken,
+        TokenSource as TokenSource,
+        loopback_of as loopback_of,
+        make_home_private as make_home_private,
+        publish_owner_token as publish_owner_token,
+    )
     from noetl.client.responses import decode_answer as decode_answer, failure_of as failure_of
 else:
     __getattr__ = export_lazily(
@@ -36,6 +44,7 @@ else:
             "asyncio_transport": "AsyncTransport",
             "http1": "format_request",
             "log": "RemoteLog",
+            "owner_token": "OwnerToken TokenSource loopback_of make_home_private publish_owner_token",
             "responses": "decode_answer failure_of",
             "blocking": "BlockingConnection",
         },
@@ -58,5 +67,6 @@ __all__ = [
     "ServerUnavailable",
     "StartedExecution",
     "Summary",
+    "TooManyRequests",
     "UnexpectedAnswer",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -13,10 +13,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from noetl.client.address import ServerAddress, parse_address
+from noetl.client.owner_token import TokenSource
 from noetl.client.responses import decode_answer
 from noetl.client.transport import Request, StreamedResponse, Transport
 from noetl.config import Secret, parse_servers as split_servers, settings
 from noetl.errors import CallInvalid, ClientError, ServerUnavailable, UnexpectedAnswer
+from noetl.model.access import AccessToken, AuditEntry, TokenRequest
 from noetl.model.events import Event
 from noetl.ports import OVER, LogLine, PlaybookSource, Summary
 
@@ -77,6 +79,19 @@ class LinePage(msgspec.Struct, frozen=True):
     #: what `after` is for the next page
     after: int
     more: bool
+
+
+class _TokenPage(msgspec.Struct, frozen=True):
+    tokens: list[AccessToken]
+
+
+class _NewToken(msgspec.Struct, frozen=True):
+    token: str
+
+
+class _AuditPage(msgspec.Struct, frozen=True):
+    entries: list[AuditEntry]
+    cursor: int | None = None
 
 
 class WaitReasons(msgspec.Struct, frozen=True):
@@ -173,6 +188,8 @@ T = TypeVar("T")
 _TIMEOUT_S: Final = 60.0
 #: executions, and events, of a page
 _EXECUTIONS, _EVENTS = 1_000, 10_000
+#: entries of the audit log, of a page
+_ENTRIES = 1_000
 _STREAM: Final = "text/event-stream"
 #: seconds without a byte after which an event stream counts as dead; a server sends a line every 15
 _SILENCE_S: Final = 45.0
@@ -186,7 +203,8 @@ class Client:
     """A NoETL server, or several that share a store: the first that answers is used. Threads may share a client.
 
     `server` is an address, several with commas between them, or a list; without it NOETL_SERVER is used. `token` is what
-    `noetl token add` printed; without it NOETL_TOKEN is used. Every method raises a `ClientError` when a call fails.
+    `noetl token add` printed; without it NOETL_TOKEN is used, or what a server of this machine has left in NOETL_HOME. Every method raises a `ClientError` when a call fails. A call that the server's limits refuse is tried again for a minute;
+    `report` hears of it, else the log of the name `noetl.client`.
     """
 
     def __init__(
@@ -196,13 +214,15 @@ class Client:
         *,
         timeout_s: float = _TIMEOUT_S,
         tls: ssl.SSLContext | None = None,
+        report: Callable[[str], None] | None = None,
     ) -> None:
+        home = None
         if server is None or token is None:
             configured = settings()
             server = configured.server if server is None else server
-            token = configured.token if token is None else token
-        secret = Secret(token) if isinstance(token, str) else token
-        self._transport = Transport(_parse_servers(server), secret, timeout_s=timeout_s, tls=tls)
+            token, home = (configured.token, configured.home) if token is None else (token, None)
+        tokens = TokenSource(Secret(token) if isinstance(token, str) else token, home)
+        self._transport = Transport(_parse_servers(server), tokens, timeout_s=timeout_s, tls=tls, report=report)
 
     def __enter__(self) -> Self:
         return self
@@ -418,6 +438,44 @@ class Client:
         # Sent once: a signal that is sent twice may let two steps go on.
         request = Request("POST", f"{_one(execution_id)}/{verb}", _encode(body), repeatable=False)
         return self._decode(self._transport.call(request).body, RequestEffect)
+
+    # --- access ------------------------------------------------------------------------------------------------------
+
+    def tokens(self) -> list[AccessToken]:
+        """Return what is known of the tokens that servers admit; the tokens themselves, and their hashes, are not shown."""
+        return self._get("/api/tokens", _TokenPage).tokens
+
+    def add_token(self, wish: TokenRequest) -> str:
+        """Make a token; it is shown this once. RequestConflict: its name is taken."""
+        request = Request("POST", "/api/tokens", _encode(msgspec.to_builtins(wish)), repeatable=False)
+        return self._decode(self._transport.call(request).body, _NewToken).token
+
+    def remove_token(self, name: str) -> None:
+        """Remove a token. NotFound: there is none of that name."""
+        self._transport.call(Request("DELETE", f"/api/tokens/{_quote(name)}", repeatable=False))
+
+    def audit(
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        who: str | None = None,
+        action: str | None = None,
+        limit: int = 100,
+    ) -> list[AuditEntry]:
+        """Return entries of the audit log, the latest first."""
+        found: list[AuditEntry] = []
+        query = {"since": since, "until": until, "who": who, "action": action}
+        cursor: int | None = None
+        while len(found) < limit:
+            page = self._get("/api/audit", _AuditPage, **query, limit=min(_ENTRIES, limit - len(found)), cursor=cursor)
+            found += page.entries
+            if page.cursor is None:
+                break
+            if not page.entries or (cursor is not None and page.cursor >= cursor):
+                raise self._no_progress("the audit log")
+            cursor = page.cursor
+        return found
 
     # --- calling -----------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,13 @@ import ssl
 
 from noetl.client.address import ServerAddress, choose_tls
 from noetl.client.http1 import ResponseParser, format_request
+from noetl.client.owner_token import TokenSource
 from noetl.client.responses import ServerResponse, explain_break
-from noetl.config import Secret
 from noetl.errors import ServerUnavailable, UnexpectedAnswer
 
 #: bytes of an answer that is held in memory
 MOST_BYTES = 1 << 30
+_UNKNOWN = 401
 
 
 class AsyncTransport:
@@ -24,19 +25,33 @@ class AsyncTransport:
     def __init__(
         self,
         address: ServerAddress,
-        token: Secret | None = None,
+        tokens: TokenSource | None = None,
         *,
         tls: ssl.SSLContext | None = None,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        self.address = address
-        self._headers = address.format_headers(token)
+        self.address, self._tokens = address, tokens or TokenSource(None, None)
+        self._where, self._headers = self._tokens.format_headers(address)
         self._tls, self._most = tls, most_bytes
         self._free: list[_Channel] = []
         self._closed = False
 
     async def request(self, method: str, path: str, body: bytes | None, seconds: float) -> ServerResponse:
         """Send a request; return its answer, whatever its status. ServerUnavailable, UnexpectedAnswer."""
+        response = await self._request(method, path, body, seconds)
+        if (
+            response.status == _UNKNOWN and self._renew_headers()
+        ):  # the server was restarted: it has another token for its owner
+            response = await self._request(method, path, body, seconds)
+        return response
+
+    def _renew_headers(self) -> bool:
+        """Look for the server's token again; whether it is another."""
+        before = self._where, self._headers
+        self._where, self._headers = self._tokens.format_headers(self.address)
+        return (self._where, self._headers) != before
+
+    async def _request(self, method: str, path: str, body: bytes | None, seconds: float) -> ServerResponse:
         request = format_request(method, self.address.base + path, self._headers.reveal(), body)
         try:
             async with asyncio.timeout(seconds):
@@ -71,7 +86,7 @@ class AsyncTransport:
         return None
 
     async def _connect(self) -> _Channel:
-        address, loop = self.address, asyncio.get_running_loop()
+        address, loop = self._where, asyncio.get_running_loop()
         tls = choose_tls(address, self._tls)
         return (await loop.create_connection(_Channel, address.host, address.port, ssl=tls))[1]
 

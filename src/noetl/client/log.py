@@ -46,13 +46,21 @@ class RemoteLog(EventLog):
         return self.client.snapshot(execution_id, upto=upto)
 
     def summaries(
-        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        unfinished: bool = False,
+        parent: str | None = None,
+        before: str | None = None,
+        paths: Sequence[str] = (),
     ) -> list[Summary]:
-        """See the port."""
+        """See the port. Which paths may be seen is for the server to say, by the token."""
+        assert not paths
         return self.client.executions(limit=limit, unfinished=unfinished, parent=parent, before=before)
 
-    def summary(self, execution_id: str) -> Summary | None:
+    def summary(self, execution_id: str, *, paths: Sequence[str] = ()) -> Summary | None:
         """See the port."""
+        assert not paths
         return _or_none(self.client.status, execution_id)
 
     def waits(self, execution_id: str) -> list[str]:

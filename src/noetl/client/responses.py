@@ -18,6 +18,7 @@ from noetl.errors import (
     RequestInvalid,
     RequestRefused,
     ServerUnavailable,
+    TooManyRequests,
     UnexpectedAnswer,
     describe_os_error,
 )
@@ -33,9 +34,11 @@ _KINDS: Final[dict[int, type[RequestRefused]]] = {
     413: RequestInvalid,
     415: RequestInvalid,
     422: RequestInvalid,
+    429: TooManyRequests,
 }
 #: what a server or a proxy answers when the same request may succeed later
 _LATER: Final = (502, 503, 504)
+_TOO_MANY: Final = 429
 
 
 class ServerResponse(NamedTuple):
@@ -65,7 +68,14 @@ def failure_of(url: str, response: ServerResponse) -> ClientError | None:
     message = f"the server: {problem.get('detail') or problem.get('title') or status}"
     if status in _LATER:
         return ServerUnavailable(message)
+    if status == _TOO_MANY:
+        problem = {**problem, "retry_after": _seconds_of(response.head.header("retry-after"))}
     return _KINDS.get(status, RequestRefused)(message, status, problem)
+
+
+def _seconds_of(header: str | None) -> int | None:
+    """What a header `Retry-After` says, in seconds; None: nothing, or a date."""
+    return int(header) if header is not None and header.isascii() and header.isdecimal() and len(header) < 10 else None
 
 
 def _escape_controls(text: str) -> str:

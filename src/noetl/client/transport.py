@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final, NamedTuple
 
 from noetl.client.address import ServerAddress, choose_tls
 from noetl.client.blocking import BlockingConnection
 from noetl.client.http1 import ResponseHead, format_headers, format_request
+from noetl.client.owner_token import TokenSource
 from noetl.client.responses import ServerResponse, explain_break, failure_of
-from noetl.config import Secret
-from noetl.errors import ServerUnavailable, UnexpectedAnswer
+from noetl.errors import ServerUnavailable, TooManyRequests, UnexpectedAnswer
 
 #: bytes of an answer that is held in memory
 _MOST_BYTES: Final = 1 << 30
 #: connections that are kept
 _MOST_FREE: Final = 8
+#: seconds for which a call is tried again that a server's limits refuse
+_BUSY_S: Final = 60.0
+_UNKNOWN: Final = 401
 
 
 class Request(NamedTuple):
@@ -48,15 +51,18 @@ class Transport:
     def __init__(
         self,
         addresses: Sequence[ServerAddress],
-        token: Secret | None = None,
+        tokens: TokenSource,
         *,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
+        report: Callable[[str], None] | None = None,
         most_bytes: int = _MOST_BYTES,
     ) -> None:
-        self._addresses, self._token, self._tls = list(addresses), token, tls
+        self._addresses, self._tokens, self._tls = list(addresses), tokens, tls
         self._timeout_s, self._most = timeout_s, most_bytes
-        self._headers = {one: one.format_headers(token) for one in self._addresses}
+        self._report = report or _log
+        #: where each address leads, and the headers of every request there
+        self._heads = {one: tokens.format_headers(one) for one in self._addresses}
         #: the server that answered last
         self.address = self._addresses[0]
         self._closed = False
@@ -66,7 +72,9 @@ class Transport:
     def others(self, timeout_s: float) -> list[Transport]:
         """Return a transport for each of the other servers, with a time limit of its own."""
         others = [one for one in self._addresses if one != self.address]
-        return [Transport([one], self._token, timeout_s=timeout_s, tls=self._tls) for one in others]
+        return [
+            Transport([one], self._tokens, timeout_s=timeout_s, tls=self._tls, report=self._report) for one in others
+        ]
 
     def call(self, request: Request) -> ServerResponse:
         """Return an answer that is a success. ClientError: there is none."""
@@ -90,17 +98,32 @@ class Transport:
     @contextmanager
     def _exchange(self, request: Request, most: int | None) -> Iterator[tuple[BlockingConnection, ResponseHead]]:
         """Yield a connection whose answer is a success and has its body still to be read."""
-        connection, head = self._send(request, most)
-        try:
-            if not 200 <= head.status < 300:
+        until, is_new = monotonic() + _BUSY_S, True
+        while True:
+            connection, head = self._send(request, most)
+            try:
+                if 200 <= head.status < 300:
+                    yield connection, head
+                    return
                 with _translate_break(connection):
                     body = connection.read() if head.status >= 400 else b""
-                failure = failure_of(connection.address.url, ServerResponse(head, body))
-                assert failure is not None
+            finally:
+                self._release(connection, request)
+            if head.status == _UNKNOWN and is_new and self._renew_headers(self.address):
+                is_new = False  # the server was restarted, and has another token for its owner
+                continue
+            failure = failure_of(connection.address.url, ServerResponse(head, body))
+            assert failure is not None
+            if not isinstance(failure, TooManyRequests) or monotonic() + failure.retry_after_s > until:
                 raise failure
-            yield connection, head
-        finally:
-            self._release(connection, request)
+            self._report(f"{connection.address.url} limits its calls: trying again in {failure.retry_after_s:g} s")
+            sleep(failure.retry_after_s)  # it was not done, so asking again does no harm
+
+    def _renew_headers(self, address: ServerAddress) -> bool:
+        """Look for the token of a server again; whether it is another."""
+        before = self._heads[address]
+        self._heads[address] = self._tokens.format_headers(address)
+        return self._heads[address] != before
 
     def _send(self, request: Request, most: int | None) -> tuple[BlockingConnection, ResponseHead]:
         """Send a request to the first server that answers, to another only where that does no harm."""
@@ -124,21 +147,19 @@ class Transport:
     ) -> tuple[BlockingConnection, ResponseHead]:
         """Send a request to one server. OSError: another may be asked."""
         deadline = monotonic() + self._timeout_s + request.wait_s
-        message = self._format(address, request)
-        if request.repeatable and (kept := self._take_kept(address)) is not None:
+        where, headers = self._heads[address]
+        head = headers.reveal() + format_headers(request.headers)
+        message = format_request(request.method, address.base + request.path, head, request.body)
+        if request.repeatable and (kept := self._take_kept(where)) is not None:
             with suppress(OSError):  # it broke after it was kept, which says nothing about a new one
                 return kept, kept.send(message, deadline, most)
-        connection = BlockingConnection(address, choose_tls(address, self._tls), deadline)
+        connection = BlockingConnection(where, choose_tls(where, self._tls), deadline)
         try:
             return connection, connection.send(message, deadline, most)
         except OSError as error:
             if request.repeatable:
                 raise
             raise ServerUnavailable(f"{address.url} does not answer: {explain_break(error)}") from error
-
-    def _format(self, address: ServerAddress, request: Request) -> bytes:
-        headers = self._headers[address].reveal() + format_headers(request.headers)
-        return format_request(request.method, address.base + request.path, headers, request.body)
 
     def _take_kept(self, address: ServerAddress) -> BlockingConnection | None:
         while True:
@@ -159,6 +180,12 @@ class Transport:
                     self._free.append(connection)
                     return
         connection.close()
+
+
+def _log(message: str) -> None:
+    import logging
+
+    logging.getLogger("noetl.client").warning(message)
 
 
 @contextmanager

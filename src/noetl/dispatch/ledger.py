@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from noetl.dispatch.entry import READY, SETTLED, Entry, ExecutionRecord, Reissue, State, Worker
 from noetl.dispatch.moves import Hint, Move, ReleaseSlot, Wake
@@ -125,8 +125,18 @@ MOST_UNHEARD_S = 1.0
 class Ledger:
     """Executions, workers, queues, and the moves of the current input."""
 
-    def __init__(self, reissue: Reissue, *, name: str, local: str | None = None, keeps_slots: bool = True) -> None:
+    def __init__(
+        self,
+        reissue: Reissue,
+        *,
+        name: str,
+        new_secret: Callable[[], str],
+        local: str | None = None,
+        keeps_slots: bool = True,
+    ) -> None:
         self.reissue = reissue
+        #: what nobody can guess, for the rest of a fence: whoever knows a fence was given it
+        self._new_secret = new_secret
         #: the beginning of every fence that is issued here
         self.name = name
         self.keeps_slots = keeps_slots
@@ -143,7 +153,6 @@ class Ledger:
         self.slots = SlotQueue()
         self.moves: list[Move] = []
         self.now = 0.0
-        self._fences = itertools.count(1)
         #: executions on which a worker reports right now: that worker takes what follows, so nobody else is called
         self.attended: Counter[str] = Counter()
         #: the pools of entries that became ready meanwhile
@@ -220,7 +229,7 @@ class Ledger:
 
     def new_fence(self) -> str:
         """A fence that was never issued before."""
-        return f"{self.name}-{next(self._fences)}"
+        return f"{self.name}-{self._new_secret()}"
 
     def push(self, entry: Entry) -> None:
         """Add an entry that becomes ready, and announce it."""

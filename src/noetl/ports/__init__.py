@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
+    from noetl.ports.access import AccessStore as AccessStore, HasAccess as HasAccess
     from noetl.ports.cluster import (
         HINT_BYTES as HINT_BYTES,
         Bus as Bus,
@@ -44,6 +45,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
+            "access": "AccessStore HasAccess",
             "cluster": "Bus HINT_BYTES HasSlots LostWorkers ReceivedHint Slots WorkerRegistry",
             "log": "Conflict EventLog ListenableLog LogDamaged LogLine OVER PlaybookSource StoreFailed StoreUnreachable Summary",
             "results": "Part ResultDamaged ResultGone ResultStore Results",

@@ -53,18 +53,26 @@ class LostWorkers(NamedTuple):
 
 
 class WorkerRegistry(Protocol):
-    """Which workers live and what they hold, by one clock for all servers."""
+    """Which workers live and what they hold, by one clock for all servers.
 
-    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0) -> bool:
+    A worker's name is bound to the token it was first heard with: for any other token it is a worker that is not there.
+    """
+
+    async def renew(
+        self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = ""
+    ) -> bool:
         """Hear that a worker lives, and the longest lease of what it has; it is not given up before that runs out.
 
-        False: it has been given up before, and must begin again under another name.
+        False: it has been given up before, or its name is another token's; it must begin again under another name.
         """
 
-    async def knows(self, worker: str) -> bool:
+    async def knows(self, worker: str, token: str = "") -> bool:
         """Whether a worker has said that it lives, and has not been given up."""
 
-    async def leave(self, worker: str) -> None:
+    async def is_foreign(self, worker: str, token: str) -> bool:
+        """Whether a worker's name is another token's, also if it has been given up."""
+
+    async def leave(self, worker: str, token: str = "") -> None:
         """Hear that a worker ends, in good order: it is known no longer, as if it were given up."""
 
     async def give_up(self) -> LostWorkers:
@@ -79,11 +87,14 @@ class WorkerRegistry(Protocol):
     def workers(self) -> list[dict[str, Any]]:
         """Those who live: `worker`, `heard_s_ago`, and what they said of themselves."""
 
-    async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:
-        """Keep that a pipeline was given out as often as it may be, and what became of it the last time."""
+    async def add_dead_letter(self, held: HeldPipeline, why: str, path: str) -> None:
+        """Keep that a pipeline was given out as often as it may be, what became of it the last time, and its playbook's path."""
 
-    def list_dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Those pipelines, the latest first: `execution_id`, `step_run_id`, `iteration`, `worker`, `tries`, `why`, `at`."""
+    def list_dead_letters(self, limit: int = 100, paths: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Those pipelines, the latest first: `execution_id`, `step_run_id`, `iteration`, `worker`, `tries`, `why`, `at`.
+
+        With `paths` only those of playbooks with these paths, see `model.access.allows_path`.
+        """
 
     def close(self) -> None:
         """Let go."""

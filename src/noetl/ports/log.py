@@ -100,15 +100,25 @@ class EventLog(Protocol):
         """The latest snapshot, not later than `upto`, and its seq."""
 
     def summaries(
-        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        unfinished: bool = False,
+        parent: str | None = None,
+        before: str | None = None,
+        paths: Sequence[str] = (),
     ) -> list[Summary]:
         """The executions, the latest first; of a `parent` its children, of the parent `""` those that have none.
 
-        With `before` only those that were requested before that execution; of one that is not there, all.
+        With `before` only those that were requested before that execution; of one that is not there, all. With `paths` only
+        those of playbooks with these paths, see `model.access.allows_path`.
         """
 
-    def summary(self, execution_id: str) -> Summary | None:
-        """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""
+    def summary(self, execution_id: str, *, paths: Sequence[str] = ()) -> Summary | None:
+        """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several.
+
+        With `paths`, executions of other playbooks are not there.
+        """
 
     def execution_of_key(self, caller: str, key: str) -> str | None:
         """The id of the execution that a caller has started with a key; None: there is none, or none any more."""

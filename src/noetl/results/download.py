@@ -48,6 +48,10 @@ class PayloadSender:
         while some := list(islice(elements, _RUN)):
             yield msgspec.json.Encoder().encode_lines(some)
 
+    def owner(self, reference: Mapping[str, Any]) -> str | None:
+        """The execution that has stored a payload; None: it is outside of the result store."""
+        return None if is_external(reference) else self._store.find_owner(reference)
+
     def small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
         """A payload of no more than so many bytes; None: it is larger, or gone."""
         try:

@@ -331,6 +331,10 @@ class PayloadStore:
         self._check(path, place.hash, sha256)
         return StoredPayload(path, place.content_type, sha256)
 
+    def find_owner(self, reference: Mapping[str, Any]) -> str:
+        """The execution that has stored a payload."""
+        return self._place(reference)[1].owner
+
     def _place(self, reference: Mapping[str, Any]) -> tuple[PayloadBackend, PayloadPlace]:
         """Where a payload would lie."""
         kind = reference.get("type")

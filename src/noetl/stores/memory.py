@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from noetl.errors import UsageError
+from noetl.model.access import allows_path
 from noetl.model.events import Event, decode, encode
 from noetl.model.wire import Answer, Ask, Key
-from noetl.ports import OVER, Conflict, EventLog, LogLine, PlaybookSource, Slots, Summary
+from noetl.ports import OVER, AccessStore, Conflict, EventLog, LogLine, PlaybookSource, Slots, Summary
+from noetl.stores.access import MemoryAccess
 from noetl.stores.appends import Opening, key_conflict, link, opening_of, root
 from noetl.stores.limit_rules import FRESH_S, SlotLedger, admit
 
@@ -125,6 +127,7 @@ class _SharedLog:
         self.owners: dict[str, str] = {}
         self.alive: set[str] = set()
         self.ledger = SharedSlots()
+        self.access = MemoryAccess()
 
 
 class MemoryLog(EventLog):
@@ -173,18 +176,26 @@ class MemoryLog(EventLog):
         return max(((seq, body) for seq, body in kept.items() if upto is None or seq <= upto), default=None)
 
     def summaries(
-        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        unfinished: bool = False,
+        parent: str | None = None,
+        before: str | None = None,
+        paths: Sequence[str] = (),
     ) -> list[Summary]:
         """See the port."""
         names = list(reversed(self._shared.summaries))
         names = names[names.index(before) + 1 :] if before in names else names
         latest = [self._with_owner(self._shared.summaries[name]) for name in names]
         latest = [one for one in latest if parent is None or (one.parent or "") == parent]
+        latest = [one for one in latest if allows_path(paths, one.path)]
         return [one for one in latest if not (unfinished and one.status in OVER)][:limit]
 
-    def summary(self, execution_id: str) -> Summary | None:
+    def summary(self, execution_id: str, *, paths: Sequence[str] = ()) -> Summary | None:
         """See the port."""
-        found = sorted(name for name in self._shared.summaries if execution_id and name.startswith(execution_id))
+        visible = (name for name, one in self._shared.summaries.items() if allows_path(paths, one.path))
+        found = sorted(name for name in visible if execution_id and name.startswith(execution_id))
         if len(found) > 1 and found[0] != execution_id:
             raise UsageError(f"{execution_id} is the beginning of several executions: {', '.join(found)}")
         return self._with_owner(self._shared.summaries[found[0]]) if found else None
@@ -219,6 +230,10 @@ class MemoryLog(EventLog):
     def slots(self, clock: Callable[[], float]) -> Slots:
         """See `noetl.ports.cluster.HasSlots`."""
         return MemorySlots(self._shared.ledger, self._name, self._is_attended, clock)
+
+    def access(self) -> AccessStore:
+        """See `noetl.ports.access.HasAccess`."""
+        return self._shared.access
 
     def _is_attended(self, execution_id: str) -> bool:
         summary = self.summary(execution_id)

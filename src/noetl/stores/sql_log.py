@@ -153,14 +153,23 @@ class SqlLog(EventLog):
     # --- summaries and owners ----------------------------------------------------------------------------------------
 
     def summaries(
-        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        unfinished: bool = False,
+        parent: str | None = None,
+        before: str | None = None,
+        paths: Sequence[str] = (),
     ) -> list[Summary]:
         """See the port; the latest is the one that was requested last."""
-        return self._summaries(self._rows("unfinished" if unfinished else "summaries", limit, parent, before))
+        query = "unfinished" if unfinished else "summaries"
+        return self._summaries(self._rows(query, limit, parent, before, encode_paths(paths)))
 
-    def summary(self, execution_id: str) -> Summary | None:
+    def summary(self, execution_id: str, *, paths: Sequence[str] = ()) -> Summary | None:
         """See the port."""
-        found = self._rows("summaries_between", execution_id, execution_id + "\U0010ffff", 6) if execution_id else []
+        if not execution_id:
+            return None
+        found = self._rows("summaries_between", execution_id, execution_id + "\U0010ffff", 6, encode_paths(paths))
         if len(found) > 1 and found[0][0] != execution_id:
             names = ", ".join(row[0] for row in found[:5]) + (" …" if len(found) > 5 else "")
             raise UsageError(f"{execution_id} is the beginning of several executions: {names}")
@@ -255,6 +264,11 @@ class SqlLog(EventLog):
         while rows := self._rows("events", execution_id, after, _PAGE):
             yield from ((seq, body, digest) for seq, body, digest in rows)
             after = rows[-1][0] + 1
+
+
+def encode_paths(paths: Sequence[str]) -> str | None:
+    """Paths as queries take them; None: there is no limit."""
+    return msgspec.json.encode(list(paths)).decode() if paths else None
 
 
 def _event(body: bytes) -> Event:

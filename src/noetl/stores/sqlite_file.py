@@ -179,7 +179,7 @@ def explain_error(error: Exception, path: Path) -> StoreFailed:
 
 
 #: of the schema; each change of it is a new number
-VERSION: Final = 3
+VERSION: Final = 4
 #: says that a database is ours: "NoET"
 _APPLICATION: Final = 0x4E6F4554
 

@@ -17,8 +17,9 @@ from time import monotonic, sleep
 from typing import Any, Literal
 
 from noetl.model.wire import Answer, Ask, Key
-from noetl.ports import Slots, StoreFailed
-from noetl.stores.appends import Append, Heads, SqliteBatch, queries
+from noetl.ports import AccessStore, Slots, StoreFailed
+from noetl.stores.access import SqlAccess
+from noetl.stores.appends import Append, Heads, SqliteBatch, link, queries
 from noetl.stores.commit_queue import CommitQueue, Job, Ticket, answer, no_op, settle
 from noetl.stores.limit_rules import admit
 from noetl.stores.sql_log import SqlLog, SqlSlotLedger, columns, holder_of
@@ -294,6 +295,22 @@ class SqliteLog(SqlLog):
         """See `noetl.ports.cluster.HasSlots`."""
         return SqliteSlots(self._queue, self.me, self._owners.alive, clock)
 
+    def access(self) -> AccessStore:
+        """See `noetl.ports.access.HasAccess`."""
+        return SqlAccess(self._rows, self._write_rows, self._append_audit, self._prune_audit)
+
+    async def _write_rows(self, name: str, *params: Any) -> list[tuple[Any, ...]]:
+        """The rows that a query returns which writes."""
+        found: list[tuple[Any, ...]] = await self._queue.submit(lambda it: it.execute(_SQL[name], params).fetchall())
+        return found
+
+    async def _append_audit(self, row: tuple[Any, ...]) -> None:
+        await self._queue.submit(lambda connection: _append_audit(connection, row))
+
+    async def _prune_audit(self, before: str) -> int:
+        count: int = await self._queue.submit(lambda connection: _prune_audit(connection, before))
+        return count
+
     def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port. Costs next to nothing while nobody writes to the file."""
         try:
@@ -358,3 +375,21 @@ class SqliteLog(SqlLog):
         self._readers.clear()
         self._owners.resign()
         self._lock.close()
+
+
+# The audit log: one writer at a time, so the chain goes on from the end that is stored.
+
+
+def _append_audit(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
+    _, _, number, digest = connection.execute(_SQL["audit_ends"]).fetchone()
+    end = number + 1, link(digest, row[-1])
+    connection.execute(_SQL["add_audit"], (end[0], *row, end[1]))
+    connection.execute(_SQL["move_audit_end"], end)
+
+
+def _prune_audit(connection: sqlite3.Connection, before: str) -> int:
+    last = connection.execute(_SQL["audit_to_forget"], (before,)).fetchone()
+    if last is None:
+        return 0
+    connection.execute(_SQL["move_audit_begin"], last)
+    return len(connection.execute(_SQL["forget_audit"], (last[0],)).fetchall())

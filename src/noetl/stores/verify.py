@@ -13,14 +13,14 @@ from typing import Protocol
 import msgspec
 
 from noetl.model.events import Event, decode, event_id
-from noetl.ports import StoreFailed, Summary
+from noetl.ports import AccessStore, HasAccess, StoreFailed, Summary
 from noetl.stores.appends import link, opening_of, root
 
 
 class StoreProblem(msgspec.Struct, frozen=True):
     """Something that is not as it should be."""
 
-    #: `unreadable`, `gap`, `chain`, `body`, `identity`, `parent`, `time`, `summary`, or what a check handed in says
+    #: `unreadable`, `gap`, `chain`, `body`, `identity`, `parent`, `time`, `summary`, `audit`, or what a check handed in says
     kind: str
     message: str
     #: None: the store as a whole
@@ -65,8 +65,24 @@ def verify_store(
             yield StoreProblem("unreadable", message)
         for each in store.execution_ids():
             yield from _execution(store, each, checks)
+        if isinstance(store, HasAccess):
+            with store.consistent_read():
+                yield from verify_audit(store.access())
     except StoreFailed as error:
         yield StoreProblem("unreadable", str(error), execution_id)
+
+
+def verify_audit(store: AccessStore) -> Iterator[StoreProblem]:
+    """What is wrong with the audit log: entries that were changed, left out, moved or cut off at the end."""
+    number, digest, last, last_digest = store.audit_ends()
+    for place, body, found in store.raw_audit():
+        if place != number + 1:
+            yield StoreProblem("audit", f"entry {number + 1} of the audit log is missing")
+        elif link(digest, body) != found:
+            yield StoreProblem("audit", f"entry {place} of the audit log is not what was written, or not at its place")
+        number, digest = place, found
+    if (number, digest) != (last, last_digest):
+        yield StoreProblem("audit", f"the audit log ends at entry {number}; its last entry was {last}")
 
 
 def _execution(store: RawStore, execution_id: str, checks: tuple[Check, ...]) -> Iterator[StoreProblem]:

@@ -9,8 +9,8 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from noetl.client import BlockingConnection, choose_tls, format_request, parse_address
-from noetl.config import Secret, mask_login
+from noetl.client import BlockingConnection, TokenSource, choose_tls, format_request, parse_address
+from noetl.config import mask_login
 from noetl.model.wire import SHORTEST_HEARTBEAT_S, Heartbeat, Lease, ServerReply, decode_reply, encode
 
 #: seconds that a server has for its answer; less where beats are more frequent, so that one that hangs costs no lease
@@ -27,7 +27,7 @@ class Heartbeats:
     def __init__(
         self,
         urls: Sequence[str],
-        token: str | None,
+        tokens: TokenSource,
         lease_s: float,
         heartbeat: Callable[[], Heartbeat],
         interval: Callable[[], float],
@@ -35,7 +35,7 @@ class Heartbeats:
         on_silence: Callable[[], None],
     ) -> None:
         self._urls, self._lease_s = list(urls), lease_s
-        self._token = Secret(token) if token else None
+        self._tokens = tokens
         self._make_heartbeat, self._make_interval = heartbeat, interval
         self._on_reply, self._on_silence = on_reply, on_silence
         #: seconds between two beats, and the longest lease of a pipeline, as of the last beat
@@ -133,15 +133,14 @@ class Heartbeats:
             return 0
 
     def _send_heartbeat(self, url: str) -> int:
-        address = parse_address(url)
+        address, headers = self._tokens.format_headers(parse_address(url))
         interval = self._make_interval()
         deadline = monotonic() + min(_TIMEOUT_S, self._lease_s, max(_LEAST_TIMEOUT_S, interval))
         # A new connection each time: one that was kept and is dead would cost the beat.
         with BlockingConnection(address, choose_tls(address, None), deadline) as connection:
             heartbeat = replace(self._make_heartbeat(), leaving=self._leaving)
             self._interval, self._longest_s = interval, heartbeat.longest_lease_s
-            headers = address.format_headers(self._token).reveal()
-            request = format_request("POST", f"{address.base}/api/pulse", headers, encode(heartbeat))
+            request = format_request("POST", f"{address.base}/api/pulse", headers.reveal(), encode(heartbeat))
             status = connection.send(request, deadline, _MOST_BYTES).status
             body = connection.read()
         if status == 200:

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.client import AsyncTransport, decode_answer, failure_of, parse_address
-from noetl.config import Secret
+from noetl.client import AsyncTransport, TokenSource, decode_answer, failure_of, parse_address
 from noetl.errors import AccessDenied, NoetlError, RequestInvalid, UnexpectedAnswer, describe_error
 from noetl.model.wire import (
     CredentialCheckResult,
@@ -25,7 +24,7 @@ from noetl.ports import PlaybookSource
 #: seconds until a server that did not answer is asked again, at first and at most: who waits longer misses who takes over
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
 _ANSWER_S = 60.0
-_BAD_REQUEST = 400
+_BAD_REQUEST, _FORBIDDEN = 400, 403
 #: reports and lines that go in one message, so that none of them grows without bound
 _REPORTS, _LINES = 500, 2_000
 #: lines that are kept while a server is away
@@ -35,12 +34,12 @@ _KEPT_LINES = 20_000
 class ServerLink:
     """One server, as a worker sees it."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, tokens: TokenSource) -> None:
         self.url = url.rstrip("/")
         address = parse_address(self.url)
         #: without a user and a password
         self.shown = address.url
-        self._transport = AsyncTransport(address, Secret(token) if token else None)
+        self._transport = AsyncTransport(address, tokens)
 
     async def exchange(self, message: WorkerMessage) -> ServerReply:
         """Send a message; return the answer. AccessDenied: no message will be taken; RequestInvalid: not this one."""
@@ -62,7 +61,8 @@ class ServerLink:
             return response.body
         failure = failure_of(self.shown, response)
         if isinstance(failure, AccessDenied):
-            refusal = f"{self.shown} does not admit this worker ({failure.status}): check NOETL_TOKEN"
+            why = failure.problem.get("detail") if failure.status == _FORBIDDEN else None
+            refusal = f"{self.shown} does not admit this worker ({failure.status}): {why or 'check NOETL_TOKEN'}"
             raise AccessDenied(refusal, failure.status, failure.problem)
         raise failure or UnexpectedAnswer(f"{self.shown} answered {response.status} without a message")
 

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from noetl.app.http_server import _server, bind_socket
 from noetl.app.local import LocalNode
+from noetl.client import OwnerToken, publish_owner_token
 from noetl.config import Settings
+from noetl.model.access import Role, TokenRequest
 from noetl.results.download import PayloadSender
 from noetl.server.core.control_plane import resume_unowned
-from noetl.server.http.api_tokens import ApiTokens
-from noetl.server.http.app import build_app
+from noetl.server.http.access import TokenFile, add_token, make_owner_token, new_token, remove_token
+from noetl.server.http.app import AccessSettings, build_app
 from noetl.server.http.routes import Route
 from noetl.stores.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkload: {n: 3}\nworkflow:\n"
 DOUBLE = HEAD % "double" + '  - {step: end, tool: {kind: noop, output: "{{ workload.n * 2 }}"}}\n'
 APPROVAL = HEAD % "approval" + "  - {step: end, tool: {kind: wait, signal: ok}}\n"
+T = TypeVar("T")
 OVER = ("completed", "failed", "cancelled")
 
 
@@ -40,11 +44,14 @@ class Answer(NamedTuple):
 class Api:
     """A server; again and again on the same home."""
 
-    def __init__(self, home: Path, *, hosts: Sequence[str] = (), more: Sequence[Route] = ()) -> None:
+    def __init__(self, home: Path, *, more: Sequence[Route] = (), **access: Any) -> None:
         self.home = home
         home.mkdir(parents=True, exist_ok=True)
-        self.tokens = ApiTokens(home / "tokens.json", time.time)
-        self._hosts, self._more = hosts, more
+        self.file = TokenFile(home / "tokens.json")
+        #: the owner's token, which every call shows unless another is named; a new one at each start
+        self.owner = ""
+        self._access, self._more = access, more
+        self.node: LocalNode
         self.port = 0
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,10 +77,12 @@ class Api:
         self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
         listening = bind_socket("127.0.0.1", self.port)
         self.port = listening.getsockname()[1]
-        async with LocalNode(Settings(self.home), SqliteLog(self.home / "noetl.db")) as node:
-            made = build_app(
-                node, tokens=self.tokens, hosts=self._hosts, more=self._more, results=PayloadSender(node.results)
-            )  # fmt: skip
+        log = SqliteLog(self.home / "noetl.db")
+        async with LocalNode(Settings(self.home), log) as node, contextlib.AsyncExitStack() as stack:
+            self.node, self.owner = node, new_token()
+            access = AccessSettings(self.file, make_owner_token(self.owner), **self._access)
+            stack.enter_context(publish_owner_token(self.home, OwnerToken("127.0.0.1", self.port, self.owner)))
+            made = build_app(node, access, more=self._more, results=PayloadSender(node.results))
             await resume_unowned(node)
             server = _server(made)
             serving = asyncio.ensure_future(server.serve(sockets=[listening]))
@@ -84,7 +93,20 @@ class Api:
             made.state.context.drain()
             server.should_exit = True
             await serving
-            made.state.context.close()
+            await made.state.context.close()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something where the server does."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def add_token(self, name: str, role: Role, **more: Any) -> str:
+        store = self.node.log.access()  # type: ignore[attr-defined]
+        return self.do(add_token(store, self.file, TokenRequest(name, role, **more), time.time))[0]
+
+    def remove_token(self, name: str) -> None:
+        store = self.node.log.access()  # type: ignore[attr-defined]
+        assert self.do(remove_token(store, self.file, name)) is not None
 
     # --- calling -----------------------------------------------------------------------------------------------------
 
@@ -94,8 +116,8 @@ class Api:
         if data is not None or method == "POST":
             sent = {"Content-Type": "application/json", **sent}
             data = b"{}" if data is None else data
-        if token is not None:
-            sent["Authorization"] = f"Bearer {token}"
+        if token != "" and "Authorization" not in sent:  # empty: none at all
+            sent["Authorization"] = f"Bearer {self.owner if token is None else token}"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, data, sent)
@@ -129,7 +151,12 @@ class Api:
     def stream(self, path: str, **headers: str) -> Iterator[tuple[str, str]]:
         """The lines of a stream of events: field and value, without the empty ones between them."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        sent = {"Accept": "text/event-stream", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        owner = {"Authorization": f"Bearer {self.owner}"}
+        sent = {
+            "Accept": "text/event-stream",
+            **owner,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
         connection.request("GET", path, None, sent)
         response = connection.getresponse()
         try:

@@ -11,9 +11,14 @@ import pytest
 from noetl.server.http.routes import ApiContext
 
 
+class Trail:
+    async def close(self) -> None:
+        """There is nothing to write."""
+
+
 def context() -> ApiContext:
     control_plane = SimpleNamespace(service=SimpleNamespace(watchers=[]))
-    return ApiContext(cast("Any", control_plane), cast("Any", None), None)
+    return ApiContext(cast("Any", control_plane), cast("Any", None), cast("Any", Trail()), None, cast("Any", None))
 
 
 def test_nothing_is_left_of_one_that_failed() -> None:
@@ -24,7 +29,7 @@ def test_nothing_is_left_of_one_that_failed() -> None:
                 raise ValueError("no")
         assert not made._alone
         assert not made._asking
-        made.close()
+        await made.close()
 
     asyncio.run(scenario())
 
@@ -48,6 +53,6 @@ def test_who_comes_when_one_leaves_waits_for_the_next() -> None:
         await asyncio.gather(ask_and_again(), ask(), ask())
         assert most == 1
         assert not made._alone
-        made.close()
+        await made.close()
 
     asyncio.run(scenario())

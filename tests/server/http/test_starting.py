@@ -93,13 +93,13 @@ def test_a_body_that_does_not_come_is_not_waited_for(api: Api, monkeypatch: pyte
     with socket.create_connection(("127.0.0.1", api.port), timeout=60) as line:
         line.sendall(
             b"POST /api/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: 100\r\n\r\n{"
+            b"Authorization: Bearer %b\r\nContent-Length: 100\r\n\r\n{" % api.owner.encode()
         )
         assert b"408" in line.recv(4096)[:20]
 
 
 def test_keys_of_different_callers_do_not_meet(api: Api) -> None:
-    ann, bob = api.tokens.add("ann", "author"), api.tokens.add("bob", "author")
+    ann, bob = api.add_token("ann", "author"), api.add_token("bob", "author")
     ids = {
         api.call("POST", "/api/executions", {"playbook": DOUBLE}, token, Idempotency_Key="1").data["execution_id"]
         for token in (ann, bob)
@@ -152,7 +152,7 @@ def test_a_body_that_does_not_say_how_long_it_is_ends_at_the_limit(api: Api) -> 
     with socket.create_connection(("127.0.0.1", api.port), timeout=60) as line:
         line.sendall(
             b"POST /api/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
+            b"Authorization: Bearer %b\r\nTransfer-Encoding: chunked\r\n\r\n" % api.owner.encode()
         )
         block = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         sent = 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from noetl.dispatch import DEFAULT_POOL, DeadLetter, Give, Worker
+from noetl.dispatch import DeadLetter, Give, Worker
 from noetl.model.wire import CredentialCheck, CredentialCheckResult, ExecutionBrief, Key, WorkAssignment
 from noetl.server.core import ExecutionService, LiveExecution
 
@@ -19,22 +19,41 @@ if TYPE_CHECKING:
 # Questions: what a server asks of its workers, because only they could know.
 
 
-class WorkerQuestions:
-    """Those that are open; `call` has a worker come who might answer."""
+class _Question:
+    """A question, and who may answer it."""
 
-    def __init__(self, call: Callable[[], None]) -> None:
+    __slots__ = ("answer", "check", "pools", "worker")
+
+    def __init__(self, check: CredentialCheck, pools: Collection[str]) -> None:
+        self.check, self.pools = check, frozenset(pools)
+        self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        #: the worker it was put to
+        self.worker = ""
+
+
+class WorkerQuestions:
+    """Those that are open; `call` has a worker of a pool come who might answer."""
+
+    def __init__(self, call: Callable[[str], None]) -> None:
         self._call = call
         self._numbers = itertools.count(1)
-        self._open: dict[int, CredentialCheck] = {}
-        self._asked: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
+        self._open: dict[int, _Question] = {}
+        self._asked: dict[int, _Question] = {}
 
-    async def ask(self, execution_id: str, brief: ExecutionBrief, seconds: float) -> dict[str, Any] | None:
-        """What stands in the way of an execution where pipelines are run; None as well if no worker says so in time."""
+    async def ask(
+        self, execution_id: str, brief: ExecutionBrief, pools: Collection[str], seconds: float
+    ) -> dict[str, Any] | None:
+        """What stands in the way of an execution where pipelines are run; None as well if no worker says so in time.
+
+        The brief has all that the execution was started with, so only a worker of these pools is asked: one would see it anyway.
+        """
         number = next(self._numbers)
-        answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
-        self._open[number] = CredentialCheck(number, execution_id, brief)
-        self._call()
+        asked = self._asked[number] = self._open[number] = _Question(
+            CredentialCheck(number, execution_id, brief), pools
+        )
+        answer = asked.answer
+        for pool in pools:
+            self._call(pool)
         try:
             return await asyncio.wait_for(answer, seconds)
         except TimeoutError:
@@ -43,16 +62,21 @@ class WorkerQuestions:
             self._asked.pop(number, None)
             self._open.pop(number, None)
 
-    def take(self) -> list[CredentialCheck]:
+    def take(self, worker: Worker) -> list[CredentialCheck]:
         """What a worker that is here might answer; each is put to one."""
-        found, self._open = list(self._open.values()), {}
-        return found
+        if not self._open:
+            return []
+        found = {number: one for number, one in self._open.items() if not one.pools.isdisjoint(worker.pools)}
+        for number, one in found.items():
+            one.worker = worker.name
+            del self._open[number]
+        return [one.check for one in found.values()]
 
-    def on_answer(self, answer: CredentialCheckResult) -> None:
-        """Hear what a worker found."""
-        waiting = self._asked.get(answer.number)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer.problem)
+    def on_answer(self, worker: str, answer: CredentialCheckResult) -> None:
+        """Hear what a worker found that was asked."""
+        asked = self._asked.get(answer.number)
+        if asked is not None and asked.worker == worker and not asked.answer.done():
+            asked.answer.set_result(answer.problem)
 
 
 #: workers that have not asked here yet, for which mail is kept: they may never ask
@@ -113,9 +137,9 @@ class RemoteWorkers:
         self._early: dict[str, Mailbox] = {}
         self.questions = WorkerQuestions(self._call)
 
-    def _call(self) -> None:
+    def _call(self, pool: str) -> None:
         pipelines = self.pipelines
-        pipelines.carry_out(pipelines.dispatcher.call_worker(DEFAULT_POOL, now=self.now()))
+        pipelines.carry_out(pipelines.dispatcher.call_worker(pool, now=self.now()))
 
     def box(self, worker: str) -> Mailbox:
         """The mailbox of a worker that asks; it stays until the worker is gone."""

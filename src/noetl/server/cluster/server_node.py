@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from noetl.dispatch import DeadLetter
+from noetl.dispatch import DEFAULT_POOL, DeadLetter
 from noetl.errors import ExecutionStuck, NoetlError
 from noetl.model.net import Net
 from noetl.model.output import Failure, failure
@@ -121,21 +121,23 @@ class ServerNode(ControlPlane):
         """Those who live."""
         return self.registry.workers()
 
-    def dead_letters(self) -> list[dict[str, Any]]:
-        """Pipelines that nobody brought to an end, the latest first."""
-        return self.registry.list_dead_letters()
+    def dead_letters(self, paths: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Pipelines that nobody brought to an end, the latest first; with `paths` only those of these playbooks."""
+        return self.registry.list_dead_letters(paths=paths)
 
     def _record_dead_letter(self, letter: DeadLetter) -> None:
         """Record a dead letter, and fail its step."""
         message = f"it was given out {letter.tries} times and never came to an end; the last time, {letter.why}"
         error = failure("dead-letter", message, tries=letter.tries)
         execution_id, run_id, iteration = letter.key
-        self.spawn(self._keep_letter(HeldPipeline(*letter.key, "", letter.worker, letter.tries), letter.why))
+        live = self.service.live.get(execution_id)
+        path = live.state.path if live is not None else ""
+        self.spawn(self._keep_letter(HeldPipeline(*letter.key, "", letter.worker, letter.tries), letter.why, path))
         self.service.post(execution_id, [PipelineFailed(run_id, iteration, error)])
 
-    async def _keep_letter(self, held: HeldPipeline, why: str) -> None:
+    async def _keep_letter(self, held: HeldPipeline, why: str, path: str) -> None:
         with contextlib.suppress(NoetlError):  # the execution says it too
-            await self.registry.add_dead_letter(held, why)
+            await self.registry.add_dead_letter(held, why, path)
 
     async def drain(self) -> None:
         """Hand out nothing more, and let what was reported be written."""
@@ -166,10 +168,11 @@ class ServerNode(ControlPlane):
         self, execution_id: str, net: Net, source: PlaybookSource, payload: dict[str, Any]
     ) -> Failure | None:
         """Why an execution cannot begin: a worker says that a credential is not there."""
-        if not net.playbook.keychain:
+        pools = _list_pools(net)
+        if not net.playbook.keychain or not pools:
             return None
         brief = ExecutionBrief(source.hash, source.file, merge_maps(net.playbook.workload, payload))
-        return await self.remote.questions.ask(execution_id, brief, _ANSWER_S)
+        return await self.remote.questions.ask(execution_id, brief, pools, _ANSWER_S)
 
     async def collect(self) -> list[tuple[int, str, bytes]]:
         """What others ask for; a database is waited for elsewhere."""
@@ -270,3 +273,10 @@ class ServerNode(ControlPlane):
     def _find_elsewhere(self) -> set[str]:
         """Executions that others mind, or will: what is kept of them is theirs."""
         return {at[0][0] for at in self._kept if at[0][0] not in self.service.live}
+
+
+def _list_pools(net: Net) -> set[str]:
+    """The pools whose workers run steps of a playbook; not those that a template names."""
+    layers = [step.spec.get("pool") for step in net.steps.values() if step.all_tasks]
+    pools = {layer.value if layer is not None else DEFAULT_POOL for layer in layers}
+    return {pool for pool in pools if isinstance(pool, str)}

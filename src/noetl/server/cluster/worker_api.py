@@ -23,6 +23,7 @@ from noetl.model.wire import (
     strip_shared,
 )
 from noetl.ports import LogLine, WorkerRegistry
+from noetl.server.cluster.holdings import Holdings
 from noetl.server.cluster.remote_workers import RemoteWorkers
 from noetl.server.cluster.workers import WorkerRoster
 from noetl.server.core import ControlPlane, LiveExecution
@@ -37,12 +38,31 @@ async def _never() -> bool:
     return False
 
 
+def _ignore(_action: str, _execution_id: str) -> None:
+    """Nobody wants to know."""
+
+
+class WorkerCall(msgspec.Struct, frozen=True):
+    """How a message of a worker came in."""
+
+    #: the name of the token that it was sent with
+    token: str = ""
+    #: whether the worker has hung up while it was kept waiting, or is no longer admitted
+    gone: Callable[[], Awaitable[bool]] = _never
+    #: hears what was refused, such as `worker.report`, and of which execution
+    refuse: Callable[[str, str], None] = _ignore
+
+
+_UNNAMED = WorkerCall()
+
+
 class WorkerApi:
     """Serves workers with the executions of one control plane."""
 
     def __init__(self, control_plane: ControlPlane, remote: RemoteWorkers, registry: WorkerRegistry) -> None:
         self._control_plane, self._remote, self._registry = control_plane, remote, registry
         self._dispatcher = control_plane.dispatcher
+        self._holdings = Holdings(registry)
         self.roster = WorkerRoster()
 
     def drain(self) -> None:
@@ -54,38 +74,41 @@ class WorkerApi:
     def _carry_out(self, moves: Moves) -> None:
         self._control_plane.pipelines.carry_out(moves)
 
-    async def serve(self, message: WorkerMessage, gone: Callable[[], Awaitable[bool]] = _never) -> ServerReply:
-        """Hear a worker out, and answer; `gone` says whether it has hung up while it was kept waiting."""
-        if not await self._registry.knows(message.worker):
+    async def serve(self, message: WorkerMessage, call: WorkerCall = _UNNAMED) -> ServerReply:
+        """Hear a worker out, and answer."""
+        if not await self._registry.knows(message.worker, call.token):
+            if await self._registry.is_foreign(message.worker, call.token):
+                call.refuse("worker.message", message.worker)
             for report in message.reports:
-                self._note_stale(report, message.worker)
+                self._note_stale(report, message.worker, call)
             return ServerReply(lost=True)
         worker = self._dispatcher.update_worker(message.worker, message.pools, message.room, message.protocol)
         try:
-            return await self._serve(worker, message, gone)
+            return await self._serve(worker, message, call)
         finally:  # however it ends: another worker may be needed for what is left
             came_for_work = not message.reports
             self._carry_out(self._dispatcher.leave(worker, came_for_work=came_for_work, now=self._remote.now()))
 
-    async def _serve(self, worker: Worker, message: WorkerMessage, gone: Callable[[], Awaitable[bool]]) -> ServerReply:
-        self._write_lines(message)
+    async def _serve(self, worker: Worker, message: WorkerMessage, call: WorkerCall) -> ServerReply:
+        if message.lines:
+            await self._write_lines(worker, message, call)
         for answer in message.answers:
-            self._remote.questions.on_answer(answer)
+            self._remote.questions.on_answer(worker.name, answer)
         refused: list[int] = []
         again: list[int] = []
         if message.reports:
             with self._suppress_hints({report.execution_id for report in message.reports} if message.room else ()):
-                refused, again = await self._hear(worker, message.reports)
+                refused, again = await self._hear(worker, message.reports, call)
                 given = self._take(worker)
         else:
             given = self._take(worker)
-        questions = self._remote.questions.take()
+        questions = self._remote.questions.take(worker)
         waits = message.wait > 0 and not message.reports and not self._dispatcher.closed
         if waits and not given and not questions and not self._remote.box(worker.name):
             await self._remote.wait(worker, min(message.wait, MOST_WAIT_S))
-            if not self._dispatcher.knows(worker) or await gone():
+            if not self._dispatcher.knows(worker) or await call.gone():
                 return ServerReply(lost=True)  # given up while it waited, or nobody is there to hear the answer
-            given, questions = self._take(worker), self._remote.questions.take()
+            given, questions = self._take(worker), self._remote.questions.take(worker)
         if not self._dispatcher.knows(worker):
             return ServerReply(refused, again, lost=True)
         reply = self._reply(worker, message, given, refused, again)
@@ -124,11 +147,15 @@ class WorkerApi:
         return self._remote.brief(live, str(self._control_plane.file(live.state)))
 
     def _take(self, worker: Worker) -> list[Give]:
-        return self._dispatcher.take(worker, now=self._remote.now())
+        given = self._dispatcher.take(worker, now=self._remote.now())
+        self._holdings.add(worker.name, given)
+        return given
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
-    async def _hear(self, worker: Worker, reports: list[PipelineReport]) -> tuple[list[int], list[int]]:
+    async def _hear(
+        self, worker: Worker, reports: list[PipelineReport], call: WorkerCall
+    ) -> tuple[list[int], list[int]]:
         """Take reports in; which were refused, and which are to be made again."""
         refused: list[int] = []
         #: those of an execution are taken in together: one decision, and one thing to wait for
@@ -152,7 +179,7 @@ class WorkerApi:
         for at, execution_id in elsewhere.items():
             (again if execution_id in going else refused).append(at)
         for at in refused:
-            self._note_stale(reports[at], worker.name)
+            self._note_stale(reports[at], worker.name, call)
         return refused, again
 
     async def _take_in(
@@ -179,6 +206,7 @@ class WorkerApi:
 
     def _settle(self, worker: Worker, report: PipelineReport) -> None:
         """Let a report that is recorded take effect on the pipeline."""
+        self._holdings.keep(worker, report.key)
         if report.returned and self._dispatcher.knows(worker):
             self._remote.box(worker.name).knows.discard(report.execution_id)
         self._carry_out(self._dispatcher.report(worker.name, report, now=self._remote.now()))
@@ -187,27 +215,35 @@ class WorkerApi:
         """Those that are not over; of all at once, for a worker takes a server that does not answer in time for gone."""
         return await asyncio.to_thread(self._control_plane.log.under_way, execution_ids) if execution_ids else set()
 
-    def _note_stale(self, report: PipelineReport, worker: str) -> None:
-        """What was refused is recorded, beside the log: it changed nothing."""
+    def _note_stale(self, report: PipelineReport, worker: str, call: WorkerCall) -> None:
+        """What was refused is recorded, beside the log: it changed nothing. Of what the worker never had, only that it tried."""
+        if not self._holdings.was_given(report):
+            call.refuse("worker.report", report.execution_id)
+            return
         names = ", ".join(fact.name for fact in report.facts) or "an end"
         text = f"refused: {names} of {report.step_run_id} from worker {worker}, whose fence {report.fence} is stale\n"
         now = datetime.fromtimestamp(self._control_plane.effects.clock(), UTC).isoformat(timespec="milliseconds")
         line = LogLine(now, report.step_run_id, "", report.iteration, "stderr", text)
         self._control_plane.log.write_lines(report.execution_id, [line])
 
-    def _write_lines(self, message: WorkerMessage) -> None:
-        by: dict[str, list[LogLine]] = {}
-        for one in message.lines:
-            by.setdefault(one.execution_id, []).append(msgspec.convert(one.line, LogLine))
-        for execution_id, lines in by.items():
-            self._control_plane.log.write_lines(execution_id, lines)
+    async def _write_lines(self, worker: Worker, message: WorkerMessage, call: WorkerCall) -> None:
+        """Keep what tools wrote, of the pipelines that the worker runs."""
+        lines = [(one.execution_id, msgspec.convert(one.line, LogLine)) for one in message.lines]
+        taken, foreign = await self._holdings.select_lines(worker, lines)
+        for execution_id, some in taken.items():
+            self._control_plane.log.write_lines(execution_id, some)
+        for execution_id in foreign:
+            call.refuse("worker.line", execution_id)
 
     # --- signs of life -----------------------------------------------------------------------------------------------
 
-    async def alive(self, heartbeat: Heartbeat) -> ServerReply:
+    async def alive(self, heartbeat: Heartbeat, call: WorkerCall = _UNNAMED) -> ServerReply:
         """A worker lives: what it has and what it should have are brought together."""
         if heartbeat.leaving:
-            await self._registry.leave(heartbeat.worker)
+            if await self._registry.is_foreign(heartbeat.worker, call.token):
+                call.refuse("worker.leave", heartbeat.worker)
+                return ServerReply()
+            await self._registry.leave(heartbeat.worker, call.token)
             self.roster.report_left(heartbeat.worker)
             self.give_up(heartbeat.worker)
             return ServerReply()
@@ -215,8 +251,11 @@ class WorkerApi:
         # Before the database is asked: it may be away, and the worker is heard all the same.
         self._dispatcher.hear(heartbeat.worker, has, now=self._remote.now())
         longest_s = min(heartbeat.longest_lease_s, LONGEST_LEASE_S)
-        if not await self._registry.renew(heartbeat.worker, heartbeat.about, longest_s):
-            self.give_up(heartbeat.worker)
+        if not await self._registry.renew(heartbeat.worker, heartbeat.about, longest_s, call.token):
+            if await self._registry.is_foreign(heartbeat.worker, call.token):
+                call.refuse("worker.heartbeat", heartbeat.worker)
+            else:
+                self.give_up(heartbeat.worker)
             return ServerReply(lost=True)
         self.roster.report_joined(heartbeat.worker, heartbeat.about)
         worker = self._dispatcher.workers.get(heartbeat.worker)

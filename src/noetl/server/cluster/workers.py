@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.model.access import allows_path
 from noetl.model.wire import HeldPipeline
 from noetl.ports import LostWorkers, WorkerRegistry
 
@@ -71,22 +72,33 @@ class MemoryRegistry(WorkerRegistry):
         #: for how long beyond its lease a worker is kept
         self._kept: dict[str, float] = {}
         self._given_up: set[str] = set()
-        self._buried: list[dict[str, Any]] = []
+        #: whose the names are, also of those that were given up
+        self._tokens: dict[str, str] = {}
+        self._buried: list[tuple[str, dict[str, Any]]] = []
 
-    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0) -> bool:
+    async def renew(
+        self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = ""
+    ) -> bool:
         """See the port."""
-        if worker in self._given_up:
+        if worker in self._given_up or self._tokens.setdefault(worker, token) != token:
             return False
         self._until[worker], self._about[worker] = monotonic() + self._lease_s, dict(about)
         self._kept[worker] = max(0.0, longest_lease_s - self._lease_s)
         return True
 
-    async def knows(self, worker: str) -> bool:
+    async def knows(self, worker: str, token: str = "") -> bool:
         """See the port."""
-        return worker in self._until
+        return worker in self._until and self._tokens[worker] == token
 
-    async def leave(self, worker: str) -> None:
+    async def is_foreign(self, worker: str, token: str) -> bool:
         """See the port."""
+        return self._tokens.get(worker, token) != token
+
+    async def leave(self, worker: str, token: str = "") -> None:
+        """See the port."""
+        if await self.is_foreign(worker, token):
+            return
+        self._tokens.setdefault(worker, token)
         self._until.pop(worker, None)
         self._about.pop(worker, None)
         self._kept.pop(worker, None)
@@ -117,14 +129,14 @@ class MemoryRegistry(WorkerRegistry):
             if until > now
         ]
 
-    async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:
+    async def add_dead_letter(self, held: HeldPipeline, why: str, path: str) -> None:
         """See the port."""
         at = datetime.fromtimestamp(time(), UTC).isoformat()
-        self._buried.append({**msgspec.to_builtins(held), "why": why, "at": at})
+        self._buried.append((path, {**msgspec.to_builtins(held), "why": why, "at": at}))
 
-    def list_dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
+    def list_dead_letters(self, limit: int = 100, paths: Sequence[str] = ()) -> list[dict[str, Any]]:
         """See the port."""
-        return list(reversed(self._buried))[:limit]
+        return [letter for path, letter in reversed(self._buried) if allows_path(paths, path)][:limit]
 
     def close(self) -> None:
         """Let go."""

@@ -12,7 +12,8 @@ import secrets
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,8 @@ class Effects(msgspec.Struct, frozen=True):
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
     new_execution_id: Callable[[float], str] = new_execution_id
     chance: Callable[[], float] = random.random
+    #: 128 random bits
+    new_secret: Callable[[], str] = partial(secrets.token_hex, 16)
 
 
 def write_stderr(message: str) -> None:
@@ -87,8 +90,12 @@ class ControlPlane:
         children = Children(self)
         slots = log.slots(clock) if isinstance(log, HasSlots) else None
         self.dispatcher = Dispatcher(
-            self._reissue, name=secrets.token_hex(4), local=local, keeps_slots=slots is not None
-        )  # fmt: skip
+            self._reissue,
+            name=secrets.token_hex(4),
+            new_secret=self.effects.new_secret,
+            local=local,
+            keeps_slots=slots is not None,
+        )
         self.pipelines = Pipelines(self.dispatcher, side, slots, children.ask)
         self.service = ExecutionService(
             log,
@@ -176,7 +183,7 @@ class ControlPlane:
         """What an execution waits for that is no part of it, in words."""
         return self.pipelines.waits(execution_id)
 
-    def dead_letters(self) -> list[dict[str, Any]]:
+    def dead_letters(self, paths: Sequence[str] = ()) -> list[dict[str, Any]]:  # noqa: ARG002
         """Pipelines that nobody brought to an end; where there are no workers apart, there are none."""
         return []
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,15 +14,25 @@ from starlette.routing import Route as Mounted
 from starlette.types import Receive, Scope, Send
 
 from noetl.errors import NoetlError, UsageError
+from noetl.model.access import AccessToken
+from noetl.ports import HasAccess
 from noetl.server.core import ControlPlane
-from noetl.server.http import events, executions, inspection, payloads, server_info, start
-from noetl.server.http.api_tokens import ApiTokens
+from noetl.server.http import access_routes, events, executions, inspection, payloads, server_info, start
+from noetl.server.http.access import (
+    AccessGuard,
+    AuditTrail,
+    KnownTokens,
+    RequestLimits,
+    ServerNames,
+    TokenFile,
+    is_loopback,
+)
 from noetl.server.http.bodies import HttpProblem
-from noetl.server.http.guard import AccessGuard, GuardedRoute, ServerNames, is_loopback
+from noetl.server.http.guarded_route import GuardedRoute
 from noetl.server.http.openapi import describe_api
 from noetl.server.http.routes import ApiContext, PayloadReader, Route, json
 
-#: the table of all routes that every server has; workers have their own, see `more` of `app`
+#: the table of all routes that every server has; workers have their own, see `more` of `build_app`
 ROUTES: list[Route] = [
     *start.ROUTES,
     *executions.ROUTES,
@@ -28,40 +40,65 @@ ROUTES: list[Route] = [
     *inspection.ROUTES,
     *payloads.ROUTES,
     *server_info.ROUTES,
+    *access_routes.ROUTES,
 ]
+
+
+class AccessSettings(msgspec.Struct, frozen=True):
+    """Who is admitted to a server, beside those whose tokens are in the store; and how often."""
+
+    #: tokens of a file
+    file: TokenFile
+    #: the token that the server has made for its owner
+    owner: AccessToken | None = None
+    #: what is bound, and other names that the server goes by
+    host: str = "127.0.0.1"
+    hosts: Sequence[str] = ()
+    #: calls a second, of a token and of an address; zero: no limit
+    token_rate: float = 0.0
+    address_rate: float = 0.0
+    #: days for which the audit log is kept; zero: for ever
+    audit_days: float = 0.0
 
 
 def build_app(
     control_plane: ControlPlane,
+    access: AccessSettings,
     *,
-    tokens: ApiTokens,
-    host: str = "127.0.0.1",
-    hosts: Sequence[str] = (),
     results: PayloadReader | None = None,
     more: Sequence[Route] = (),
 ) -> Starlette:
-    """The API of a control plane; `app.state.context` is its context. `host` is what is bound, `hosts` other names it goes by.
+    """The API of a control plane; `app.state.context` is its context.
 
-    NoetlError: a route says not who may call it. UsageError: the server would be open to others.
+    NoetlError: a route does not say who may call it. UsageError: others would reach the server, and nobody is admitted.
     """
-    context = ApiContext(control_plane, tokens, results)
+    assert isinstance(control_plane.log, HasAccess)
+    clock, store = control_plane.effects.clock, control_plane.log.access()
+    tokens = KnownTokens(store, access.file, clock, access.owner)
     routes = [*ROUTES, *more]
     routes.append(_description(routes))
-    undeclared = [f"{route.method} {route.path}" for route in routes if route.permission is None]
-    if undeclared:
-        raise NoetlError(f"routes without a permission: {', '.join(undeclared)}")
-    if not is_loopback(host) and not tokens.all():
-        raise UsageError(
-            f"without a token a server answers its own machine alone, and {host} is open to others; "
-            f"`noetl token add NAME --role admin` makes one"
-        )
-    door = AccessGuard(tokens, ServerNames(host, hosts))
-    guarded = [(one, GuardedRoute(one, context, door)) for one in routes]
+    _check(routes, access, tokens)
+    limits = RequestLimits(access.token_rate, access.address_rate, monotonic)
+    guard = AccessGuard(tokens, ServerNames(access.host, access.hosts), limits)
+    trail = AuditTrail(store, clock, days=access.audit_days, warn=control_plane.warn)
+    context = ApiContext(control_plane, tokens, trail, results, guard.recheck)
+    guarded = [(one, GuardedRoute(one, context, guard, trail)) for one in routes]
     mounted = [Mounted(one.path, at, methods=[one.method]) for one, at in guarded]
     made = _Api(routes=mounted, exception_handlers={HTTPException: _handle_http_error})
     made.plain = {(one.method, one.path): at for one, at in guarded if "{" not in one.path}
     made.state.context = context
     return made
+
+
+def _check(routes: Sequence[Route], access: AccessSettings, tokens: KnownTokens) -> None:
+    undeclared = [f"{one.method} {one.path}" for one in routes if one.permission is None or one.paths is None]
+    if undeclared:
+        raise NoetlError(f"routes without a permission: {', '.join(undeclared)}")
+    if not is_loopback(access.host) and not tokens.are_configured():
+        raise UsageError(
+            f"{access.host} is open to other machines, and there is no token that admits anybody; "
+            f"`noetl token add NAME --role admin` makes one"
+        )
 
 
 class _Api(Starlette):
@@ -88,4 +125,6 @@ def _description(routes: list[Route]) -> Route:
         return json(describe_api(routes))
 
     about_it = "This description."
-    return Route("GET", "/api/openapi.json", "open", serve_description, about_it, gives="application/openapi+json")
+    return Route(
+        "GET", "/api/openapi.json", "open", "none", serve_description, about_it, gives="application/openapi+json"
+    )

@@ -11,10 +11,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from noetl.errors import NoetlError
 from noetl.model.events import Event, encode
 from noetl.ports import OVER
+from noetl.server.http.access import Caller
 from noetl.server.http.bodies import HttpProblem, number
-from noetl.server.http.routes import ApiContext, Route, json
+from noetl.server.http.routes import ApiContext, Route, caller_of, json
 
 STREAM = "text/event-stream"
 #: events of a page, unless asked for otherwise, and at most
@@ -41,7 +43,7 @@ class EventPage(msgspec.Struct):
 
 async def events(context: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}/events."""
-    summary = await context.summary(request.path_params["id"])
+    summary = await context.execution(request)
     if STREAM in request.headers.get("accept", ""):
         return await _stream_response(context, request, summary.execution_id)
     after = number(request, "after", 0)
@@ -52,6 +54,7 @@ async def events(context: ApiContext, request: Request) -> Response:
         while not page and not over and time.monotonic() < until and not context.draining:
             await _wait_for_events(context, summary.execution_id, wakeup, until - time.monotonic())
             page, over = await _page(context, summary.execution_id, after, limit)
+    await context.recheck(caller_of(request))  # the token may have been removed meanwhile
     return json(EventPage(page, page[-1].seq if page else after, over))
 
 
@@ -85,14 +88,22 @@ async def _stream_response(context: ApiContext, request: Request, execution_id: 
     if over and not page:
         # There is nothing to come: this is what makes a browser stop asking.
         return Response(status_code=204)
-    return StreamingResponse(_stream(context, execution_id, after), media_type=STREAM)
+    return StreamingResponse(_stream(context, caller_of(request), execution_id, after), media_type=STREAM)
 
 
-async def _stream(context: ApiContext, execution_id: str, after: int) -> AsyncIterator[bytes]:
+async def _stream(context: ApiContext, caller: Caller, execution_id: str, after: int) -> AsyncIterator[bytes]:
+    """Events as they come, for as long as the token is valid."""
+    with contextlib.suppress(HttpProblem, NoetlError):
+        async for block in _follow(context, caller, execution_id, after):
+            yield block
+
+
+async def _follow(context: ApiContext, caller: Caller, execution_id: str, after: int) -> AsyncIterator[bytes]:
     spoke = time.monotonic()
     with context.subscribe(execution_id) as wakeup:
         while not context.draining:
             page, over = await _page(context, execution_id, after, _RUN)
+            await context.recheck(caller)
             if page:
                 after, spoke = page[-1].seq, time.monotonic()
                 yield b"".join(b"id: %d\ndata: %b\n\n" % (one.seq, encode(one)) for one in page)
@@ -111,6 +122,7 @@ ROUTES = [
         "GET",
         "/api/executions/{id}/events",
         "read",
+        "checked",
         events,
         "What happened, in order: a page, or with `Accept: text/event-stream` a stream that ends with the execution. "
         "`Last-Event-ID` goes on behind an event.",

@@ -17,7 +17,7 @@ from noetl.history import explain_cancel_refusal, run_document, state_at
 from noetl.model.requests import Cancel, Pause, Posted, Resume, Signal, encode_request
 from noetl.ports import OVER, Summary
 from noetl.server.http.bodies import MOST, HttpProblem, decode_body, flag, number, value_of
-from noetl.server.http.routes import ApiContext, Route, json
+from noetl.server.http.routes import ApiContext, Route, caller_of, json
 
 #: of a page
 _MOST = 1000
@@ -64,13 +64,17 @@ class SignalRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 async def list_executions(context: ApiContext, request: Request) -> Response:
     """GET /api/executions."""
-    limit = max(1, number(request, "limit", 50, _MOST))
+    limit, paths = max(1, number(request, "limit", 50, _MOST)), caller_of(request).paths
+    cursor = request.query_params.get("cursor")
+    if cursor and paths and await context.read(context.log.summary, cursor, paths=paths) is None:
+        cursor = None  # one that is not there, as far as the caller may know
     found = await context.read(
         context.log.summaries,
         limit=limit + 1,
         unfinished=flag(request, "unfinished"),
         parent=request.query_params.get("parent"),
-        before=request.query_params.get("cursor"),
+        before=cursor,
+        paths=paths,
     )
     page = found[:limit]
     return json(ExecutionPage(page, page[-1].execution_id if len(found) > limit else None))
@@ -78,7 +82,7 @@ async def list_executions(context: ApiContext, request: Request) -> Response:
 
 async def show_execution(context: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}."""
-    summary = await context.summary(request.path_params["id"])
+    summary = await context.execution(request)
     told: dict[str, Any] = msgspec.to_builtins(summary)
     if request.query_params.get("view") == "summary":
         return json(told)
@@ -93,7 +97,7 @@ async def show_execution(context: ApiContext, request: Request) -> Response:
 
 async def waits(context: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}/waits."""
-    summary = await context.summary(request.path_params["id"])
+    summary = await context.execution(request)
     return json({"waits": context.control_plane.waits(summary.execution_id)})
 
 
@@ -114,7 +118,7 @@ def action_endpoint(
 
     async def act(context: ApiContext, request: Request) -> Response:
         posted = await wanted(request)
-        summary = await context.summary(request.path_params["id"])
+        summary = await context.execution(request)
         if summary.status in OVER:
             detail = f"{summary.execution_id} is over: it is {summary.status}"
             raise HttpProblem(409, detail, execution_id=summary.execution_id)
@@ -152,7 +156,7 @@ async def _effect(context: ApiContext, summary: Summary, posted: Posted, event: 
     seq = await _find_event(context, summary, event, number)
     if seq is None:
         await _check_signal(context, execution_id, posted)
-    now = await context.summary(execution_id)
+    now = await context.read(context.log.summary, execution_id) or summary
     return RequestEffect(execution_id, now.status, event, seq)
 
 
@@ -196,7 +200,7 @@ async def _unpause(request: Request) -> Posted:
 
 async def _signal(request: Request) -> Posted:
     wish = await decode_body(request, SignalRequest, MOST)
-    by = request.state.caller.name or None  # without a name there was no token to ask for
+    by = caller_of(request).recorded_name or None
     return Signal(wish.name, value_of(wish.data, "data of a signal"), by=by)
 
 
@@ -206,6 +210,7 @@ ROUTES = [
         "GET",
         "/api/executions/{id}/waits",
         "read",
+        "checked",
         waits,
         "What an execution waits for that is no part of it, such as workers; as far as this server knows.",
         gives=dict[str, list[str]],
@@ -214,6 +219,7 @@ ROUTES = [
         "GET",
         "/api/executions",
         "read",
+        "checked",
         list_executions,
         "The executions, the latest first.",
         gives=ExecutionPage,
@@ -228,6 +234,7 @@ ROUTES = [
         "GET",
         _ONE,
         "read",
+        "checked",
         show_execution,
         "How an execution stands. The beginning of an id is enough.",
         gives=dict[str, Any],
@@ -240,36 +247,44 @@ ROUTES = [
         "POST",
         f"{_ONE}/cancel",
         "operate",
+        "checked",
         action_endpoint("execution.cancelled", _cancel),
         "End an execution for good.",
         CancelRequest,
         RequestEffect,
+        action="execution.cancel",
     ),
     Route(
         "POST",
         f"{_ONE}/pause",
         "operate",
+        "checked",
         action_endpoint("execution.paused", _pause),
         "Start nothing new until it is unpaused.",
         EmptyRequest,
         RequestEffect,
+        action="execution.pause",
     ),
     Route(
         "POST",
         f"{_ONE}/unpause",
         "operate",
+        "checked",
         action_endpoint("execution.resumed", _unpause),
         "Let a paused execution go on.",
         EmptyRequest,
         RequestEffect,
+        action="execution.unpause",
     ),
     Route(
         "POST",
         f"{_ONE}/signal",
         "operate",
+        "checked",
         action_endpoint("signal.received", _signal),
         "Send a signal to whoever waits for it, now or later.",
         SignalRequest,
         RequestEffect,
+        action="execution.signal",
     ),
 ]

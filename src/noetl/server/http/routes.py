@@ -10,21 +10,22 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.history import state_at
+from noetl.model.access import Permission
 from noetl.model.events import Event
 from noetl.model.state import Execution
 from noetl.ports import EventLog, Summary
 from noetl.server.core import ControlPlane, LiveExecution
-from noetl.server.http.api_tokens import ApiTokens, Permission
+from noetl.server.http.access import AuditTrail, Caller, KnownTokens
 from noetl.server.http.bodies import no_execution
 
-# What the routes share: the control plane, API tokens, threads for slow reads, and wakeups for new events.
+# What the routes share: the control plane, tokens, threads for slow reads, and wakeups for new events.
 
 
 T = TypeVar("T")
@@ -45,6 +46,9 @@ class PayloadReader(Protocol):
     def open(self, reference: Mapping[str, Any], start: int, stop: int | None) -> PayloadBody:
         """A payload, or some elements of a list; nothing is held in memory that need not be."""
 
+    def owner(self, reference: Mapping[str, Any]) -> str | None:
+        """The execution that has stored a payload; None: it is outside of the result store. UsageError: it is no reference."""
+
     def small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
         """A payload of no more than so many bytes; None: it is larger, or gone."""
 
@@ -52,10 +56,21 @@ class PayloadReader(Protocol):
 class ApiContext:
     """One for each app."""
 
-    def __init__(self, control_plane: ControlPlane, tokens: ApiTokens, results: PayloadReader | None) -> None:
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        tokens: KnownTokens,
+        trail: AuditTrail,
+        results: PayloadReader | None,
+        recheck: Callable[[Caller], Awaitable[None]],
+    ) -> None:
         self.control_plane = control_plane
         self.tokens = tokens
+        #: where refused calls are noted
+        self.trail = trail
         self.results = results
+        #: refuses a caller whose token is no longer valid, in an answer that takes its time
+        self.recheck = recheck
         #: it takes no new executions, because it is about to end
         self.draining = False
         #: method, route and status → how many
@@ -78,8 +93,9 @@ class ApiContext:
         for wakeup in [wakeup for wakeups in self._wakeups.values() for wakeup in wakeups]:
             wakeup.set()
 
-    def close(self) -> None:
-        """Let go of the threads."""
+    async def close(self) -> None:
+        """Let go of the threads, and write what is left of the audit log."""
+        await self.trail.close()
         if self._on_events in self.control_plane.service.watchers:
             self.control_plane.service.watchers.remove(self._on_events)
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -90,9 +106,16 @@ class ApiContext:
         """Do what takes its time in a thread: others are answered meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: ask(*given, **named))
 
-    async def summary(self, execution_id: str) -> Summary:
-        """The execution that is meant."""
-        found = await self.read(self.log.summary, execution_id) if execution_id.isascii() else None
+    async def execution(self, request: Request) -> Summary:
+        """The execution that is meant by the `id` in the path; what the caller may not see is not there."""
+        found = await self.find(request, request.path_params["id"])
+        request.state.object = f"{found.execution_id} {found.path}"
+        return found
+
+    async def find(self, request: Request, execution_id: str) -> Summary:
+        """An execution; what the caller may not see is not there."""
+        paths = caller_of(request).paths
+        found = await self.read(self.log.summary, execution_id, paths=paths) if execution_id.isascii() else None
         if found is None:
             raise no_execution(execution_id)
         return found
@@ -141,6 +164,12 @@ JSON = "application/json"
 Endpoint = Callable[[ApiContext, Request], Awaitable[Response]]
 
 
+def caller_of(request: Request) -> Caller:
+    """Who calls."""
+    caller: Caller = request.state.caller
+    return caller
+
+
 class Route(msgspec.Struct, frozen=True):
     """One way into the API."""
 
@@ -148,6 +177,9 @@ class Route(msgspec.Struct, frozen=True):
     path: str
     #: what a caller must be allowed; the app does not start with a route that has none
     permission: Permission | None
+    #: how a token that is for some playbooks only is held to them: the endpoint looks at these alone (`checked`), it is about
+    #: more than these, and refused (`whole`), or about none (`none`); the app does not start with a route that does not say
+    paths: Literal["checked", "whole", "none"] | None
     endpoint: Endpoint
     #: one line
     about: str
@@ -159,6 +191,8 @@ class Route(msgspec.Struct, frozen=True):
     status: int = 200
     #: the query: name → what it means
     query: dict[str, str] = {}
+    #: what the audit log calls it, if it changes something
+    action: str = ""
 
 
 def json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

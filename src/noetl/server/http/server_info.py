@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from noetl.lang import load_bytes
 from noetl.server.http.bodies import MOST_TEXT, HttpProblem, decode_body
-from noetl.server.http.routes import ApiContext, Route, json
+from noetl.server.http.routes import ApiContext, Route, caller_of, json
 from noetl.server.http.start import diagnostics
 
 #: seconds within which the store has to answer
@@ -81,9 +81,10 @@ async def workers(context: ApiContext, _request: Request) -> Response:
     return json({"workers": await context.read(context.control_plane.workers)})
 
 
-async def dead_letters(context: ApiContext, _request: Request) -> Response:
+async def dead_letters(context: ApiContext, request: Request) -> Response:
     """GET /api/dead-letters."""
-    return json({"dead_letters": await context.read(context.control_plane.dead_letters)})
+    found = await context.read(context.control_plane.dead_letters, caller_of(request).paths)
+    return json({"dead_letters": found})
 
 
 async def validate(context: ApiContext, request: Request) -> Response:
@@ -98,19 +99,35 @@ async def validate(context: ApiContext, request: Request) -> Response:
 
 
 ROUTES = [
-    Route("GET", "/health", "open", health, "Whether the server lives.", gives=Health),
-    Route("GET", "/ready", "open", ready, "Whether it takes work; if not, why.", gives=Health),
-    Route("GET", "/metrics", "read", metrics, "Figures for Prometheus.", gives="text/plain"),
-    Route("GET", "/api/workers", "read", workers, "The workers of this server.", gives=dict[str, list[dict[str, Any]]]),
+    Route("GET", "/health", "open", "none", health, "Whether the server lives.", gives=Health),
+    Route("GET", "/ready", "open", "none", ready, "Whether it takes work; if not, why.", gives=Health),
+    Route("GET", "/metrics", "read", "whole", metrics, "Figures for Prometheus.", gives="text/plain"),
+    Route(
+        "GET",
+        "/api/workers",
+        "read",
+        "whole",
+        workers,
+        "The workers of this server.",
+        gives=dict[str, list[dict[str, Any]]],
+    ),
     Route(
         "GET",
         "/api/dead-letters",
         "read",
+        "checked",
         dead_letters,
         "Pipelines that no worker brought to an end, with the reason.",
         gives=dict[str, list[dict[str, Any]]],
     ),
     Route(
-        "POST", "/api/validate", "read", validate, "All problems of a playbook.", ValidationRequest, ValidationResult
+        "POST",
+        "/api/validate",
+        "read",
+        "none",
+        validate,
+        "All problems of a playbook.",
+        ValidationRequest,
+        ValidationResult,
     ),
 ]

@@ -12,13 +12,14 @@ from starlette.responses import Response
 
 from noetl.lang import Loaded
 from noetl.lang.printing import diagnostic_report
+from noetl.model.access import roles_with
 from noetl.model.net import Net
 from noetl.model.scope import merge_maps
 from noetl.ports import EventLog, PlaybookSource, Summary
 from noetl.server.core import LONGEST_KEY, KeyReused, StartKey, digest_request
-from noetl.server.http.api_tokens import MAY, ApiToken, roles_with
+from noetl.server.http.access import Caller
 from noetl.server.http.bodies import MOST_START, MOST_TEXT, HttpProblem, decode_body, value_of
-from noetl.server.http.routes import ApiContext, Route, json
+from noetl.server.http.routes import ApiContext, Route, caller_of, json
 
 #: executions that are looked through at once, and how often
 _PAGE, _PAGES = 1_000, 20
@@ -62,42 +63,46 @@ async def start(context: ApiContext, request: Request) -> Response:
     if context.draining:
         raise HttpProblem(503, "this server is about to end", {"Retry-After": "1"})
     wish = await decode_body(request, StartRequest, MOST_START)
-    caller: ApiToken = request.state.caller
+    caller = caller_of(request)
     if (wish.playbook is None) == (wish.path is None):
         raise HttpProblem(400, "give either `playbook`, its text, or `path`, that of one that was run before")
-    if (wish.playbook is not None or wish.calls) and "author" not in MAY[caller.role]:
+    if (wish.playbook is not None or wish.calls) and not caller.may("author"):
+        role = caller.token.role if caller.token is not None else "none"
         raise HttpProblem(
             403,
-            f"the role `{caller.role}` may start what was run before, by its `path`, but no other playbook; {roles_with('author')}",
+            f"the role `{role}` may start what was run before, by its `path`, but no other playbook; {roles_with('author')}",
         )
     payload = value_of(wish.payload, "payload")
     if not isinstance(payload, dict):
         raise HttpProblem(400, "`payload` is a map")
-    source, net = await _playbook(context, wish)
+    source, net = await _playbook(context, caller, wish)
+    request.state.object = net.playbook.path
     _check_payload(net, payload)
-    calls = await _calls(context, wish)
+    calls = await _calls(context, caller, wish)
     if wish.path is not None and not calls:
         calls = await context.read(_calls_before, context.log, wish.path)
-    asked = {"by": caller.name} if caller.name else {}
+    name = caller.recorded_name
+    asked = {"by": name} if name else {}
     key = request.headers.get("idempotency-key")
     if key is None:
         live = await context.control_plane.start(source, net, payload, calls=calls, asked=asked or None)
-        return _answer(StartResponse(live.id, live.state.status, live.state.path))
+        return _answer(request, StartResponse(live.id, live.state.status, live.state.path))
     if not 0 < len(key) <= LONGEST_KEY:
         raise HttpProblem(400, f"an Idempotency-Key has 1 to {LONGEST_KEY} characters")
-    start_key = StartKey(caller.name, key, _digest(wish))
-    async with context.lock_name(f"{caller.name}\0{key}"):
+    start_key = StartKey(name, key, _digest(wish))
+    async with context.lock_name(f"{name}\0{key}"):
         try:
             found = await context.control_plane.start_once(start_key, source, net, payload, calls=calls)
         except KeyReused as error:
             detail = "this Idempotency-Key was used for another request"
             raise HttpProblem(409, detail, execution_id=error.execution_id) from None
     if isinstance(found, Summary):
-        return _answer(StartResponse(found.execution_id, found.status, found.path, repeated=True))
-    return _answer(StartResponse(found.id, found.state.status, found.state.path))
+        return _answer(request, StartResponse(found.execution_id, found.status, found.path, repeated=True))
+    return _answer(request, StartResponse(found.id, found.state.status, found.state.path))
 
 
-def _answer(started: StartResponse) -> Response:
+def _answer(request: Request, started: StartResponse) -> Response:
+    request.state.object = f"{started.execution_id} {started.path}"
     headers = {"Location": f"/api/executions/{started.execution_id}"}
     return json(started, 200 if started.repeated else 201, headers)
 
@@ -106,16 +111,22 @@ def _digest(wish: StartRequest) -> str:
     return digest_request({**msgspec.structs.asdict(wish), "payload": msgspec.json.decode(wish.payload)})
 
 
-async def _playbook(context: ApiContext, wish: StartRequest) -> tuple[PlaybookSource, Net]:
+async def _playbook(context: ApiContext, caller: Caller, wish: StartRequest) -> tuple[PlaybookSource, Net]:
     if wish.playbook is not None:
-        return await _read(context, wish.playbook, wish.file, legacy=wish.legacy)
+        source, net = await _read(context, wish.playbook, wish.file, legacy=wish.legacy)
+        caller.check_path(net.playbook.path)
+        return source, net
     assert wish.path is not None
-    source = await context.read(context.log.latest, wish.path)
+    known = await context.read(context.log.latest, wish.path) if caller.may_see(wish.path) else None
+    return await _recorded(context, wish.path, known)
+
+
+async def _recorded(context: ApiContext, path: str, source: PlaybookSource | None) -> tuple[PlaybookSource, Net]:
     if source is None:
-        raise HttpProblem(404, f"no playbook was run under the path {wish.path!r}")
+        raise HttpProblem(404, f"no playbook was run under the path {path!r}")
     net = await context.read(context.control_plane.catalog.net, source)
     if net is None:
-        raise HttpProblem(422, f"the playbook {wish.path!r} can no longer be read by this version")
+        raise HttpProblem(422, f"the playbook {path!r} can no longer be read by this version")
     return source, net
 
 
@@ -155,7 +166,7 @@ def _check_payload(net: Net, payload: dict[str, Any]) -> None:
         raise HttpProblem(422, f"the payload does not fit the playbook's schema: {told}", misfits=wrong)
 
 
-async def _calls(context: ApiContext, wish: StartRequest) -> dict[str, str]:
+async def _calls(context: ApiContext, caller: Caller, wish: StartRequest) -> dict[str, str]:
     """The playbooks that came along, kept; those with errors fail when they are called, as ones in a folder would."""
     found: dict[str, str] = {}
     for one in wish.calls:
@@ -163,6 +174,8 @@ async def _calls(context: ApiContext, wish: StartRequest) -> dict[str, str]:
         if len(data) > MOST_TEXT:
             raise HttpProblem(413, f"the playbook {one.file} has {len(data):,} bytes; {MOST_TEXT:,} are allowed")
         source = PlaybookSource(hashlib.sha256(data).hexdigest(), one.text, one.file, wish.legacy)
+        if caller.paths and (net := await context.read(context.control_plane.catalog.net, source)) is not None:
+            caller.check_path(net.playbook.path)  # it would be run under this path, and be the latest one there
         await context.control_plane.keep(source)
         found |= dict.fromkeys(one.names, source.hash)
     return found
@@ -188,10 +201,12 @@ ROUTES = [
         "POST",
         "/api/executions",
         "operate",
+        "checked",
         start,
         "Start an execution. The text of a playbook needs the role `author`; with an `Idempotency-Key` it is started once.",
         takes=StartRequest,
         gives=StartResponse,
         status=201,
+        action="execution.start",
     )
 ]

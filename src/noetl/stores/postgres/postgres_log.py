@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from threading import Event as Flag, Thread, get_ident
 from typing import TYPE_CHECKING, Any
 
-from noetl.ports import Slots, StoreFailed
+from noetl.ports import AccessStore, Slots, StoreFailed
+from noetl.stores.access import SqlAccess
 from noetl.stores.appends import queries
 from noetl.stores.commit_queue import Job
 from noetl.stores.postgres.claims import ClaimQueue
@@ -62,6 +63,9 @@ class NotifyListener:
 
 
 _SQL = queries("postgres")
+#: queries whose parameters have names, in the order of `SqlLog`
+_LISTED = ("limit", "parent", "before", "paths")
+_NAMED = {"summaries": _LISTED, "unfinished": _LISTED, "summaries_between": ("first", "last", "limit", "paths")}
 
 
 class PostgresLog(SqlLog):
@@ -89,8 +93,8 @@ class PostgresLog(SqlLog):
         import psycopg
 
         given: Any = params
-        if name in ("summaries", "unfinished"):
-            given = dict(zip(("limit", "parent", "before"), params, strict=True))
+        if (names := _NAMED.get(name)) is not None:
+            given = dict(zip(names, params, strict=True))
         again = True
         while True:
             try:
@@ -114,15 +118,34 @@ class PostgresLog(SqlLog):
 
     def post(self, execution_id: str, body: bytes) -> int:
         """See the port. Not along with what else is written: who waits for the lock of an inbox must hold no other."""
-        import psycopg
-
-        self._rows("moment")  # finds out whether the connection still stands: behind a request nobody could tell
-        try:
-            row = self._reader().execute(_SQL["add_request"], (execution_id, body)).fetchone()
-        except psycopg.Error as error:
-            raise explain_error(error) from error
+        row = self._write_now("add_request", (execution_id, body)).fetchone()
         assert row is not None
         return int(row[0])
+
+    def _write_now(self, name: str, params: Any) -> psycopg.Cursor[Any]:
+        """Write in this thread, in a transaction of its own."""
+        import psycopg
+
+        self._rows("moment")  # finds out whether the connection still stands: behind a statement nobody could tell
+        try:
+            return self._reader().execute(_SQL[name], params)
+        except psycopg.Error as error:
+            raise explain_error(error) from error
+
+    def access(self) -> AccessStore:
+        """See `noetl.ports.access.HasAccess`."""
+        return SqlAccess(self._rows, self._write_rows, self._append_audit, self._prune_audit)
+
+    async def _write_rows(self, name: str, *params: Any) -> list[tuple[Any, ...]]:
+        """The rows that a statement returns which writes. Not along with what else is written: it must hold no locks."""
+        return await asyncio.to_thread(lambda: self._write_now(name, params).fetchall())
+
+    async def _append_audit(self, row: tuple[Any, ...]) -> None:
+        at, who, action, body = row
+        await self._write_rows("append_audit", body, at, who, action)
+
+    async def _prune_audit(self, before: str) -> int:
+        return len(await self._write_rows("prune_audit", before))
 
     def _alive(self, owners: Iterable[str]) -> set[str]:
         wanted = list(owners)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import psycopg
 
 #: of the schema; each change of it is a new number
-VERSION: Final = 6
+VERSION: Final = 7
 NOT_INSTALLED: Final = "the driver for PostgreSQL is not installed; it comes with: pip install 'noetl[postgres]'"
 #: only one process at a time makes tables: "NoET"
 _MAKING: Final = 0x4E6F4554

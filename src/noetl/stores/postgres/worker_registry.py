@@ -16,6 +16,7 @@ from noetl.model.wire import HeldPipeline
 from noetl.ports import LostWorkers, StoreFailed, WorkerRegistry
 from noetl.stores.appends import queries
 from noetl.stores.postgres.schema import connect, explain_error
+from noetl.stores.sql_log import encode_paths
 
 if TYPE_CHECKING:
     import psycopg
@@ -31,10 +32,10 @@ class PgRegistry(WorkerRegistry):
         self._url, self._lease_s = url, lease_s
         self._lock = Lock()
         self._connection: psycopg.Connection[Any] | None = None
-        #: workers that were known lately, until when that is believed without asking
-        self._known: dict[str, float] = {}
-        #: workers that were heard lately: when that was written, and for how long beyond the lease they are kept
-        self._renewed: dict[str, tuple[float, float]] = {}
+        #: workers that were known lately, with their tokens, until when that is believed without asking
+        self._known: dict[tuple[str, str], float] = {}
+        #: workers that were heard lately, with their tokens: when that was written, and for how long beyond the lease they are kept
+        self._renewed: dict[tuple[str, str], tuple[float, float]] = {}
         self._trouble = monotonic()
 
     # --- asking ------------------------------------------------------------------------------------------------------
@@ -59,40 +60,45 @@ class PgRegistry(WorkerRegistry):
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0) -> bool:
+    async def renew(
+        self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = ""
+    ) -> bool:
         """See the port; what was written a moment ago is not written again, however often a worker is heard."""
         keep_s = max(0.0, longest_lease_s - self._lease_s)
-        written, kept_s = self._renewed.get(worker, (-math.inf, 0.0))
+        written, kept_s = self._renewed.get((worker, token), (-math.inf, 0.0))
         if monotonic() - written < self._lease_s / 6 and keep_s == kept_s:
             return True
         body = msgspec.json.encode({**about, "keep_s": keep_s} if keep_s else about).decode()
-        found = await self._ask(
-            lambda it: it.execute(_SQL["renew_worker"], (worker, self._lease_s, body)).fetchone() is not None
-        )
-        self._know(worker, known=found)
+        row = worker, self._lease_s, body, token
+        found = await self._ask(lambda it: it.execute(_SQL["renew_worker"], row).fetchone() is not None)
+        self._know(worker, token, known=found)
         if found:
-            self._renewed[worker] = monotonic(), keep_s
+            self._renewed[worker, token] = monotonic(), keep_s
         return found
 
-    async def knows(self, worker: str) -> bool:
+    async def knows(self, worker: str, token: str = "") -> bool:
         """See the port; what was true a moment ago is believed."""
-        if self._known.get(worker, 0) > monotonic():
+        if self._known.get((worker, token), 0) > monotonic():
             return True
-        found = await self._ask(lambda it: it.execute(_SQL["known_worker"], (worker,)).fetchone() is not None)
-        self._know(worker, known=found)
+        found = await self._ask(lambda it: it.execute(_SQL["known_worker"], (worker, token)).fetchone() is not None)
+        self._know(worker, token, known=found)
         return found
 
-    def _know(self, worker: str, *, known: bool) -> None:
-        if known:
-            self._known[worker] = monotonic() + self._lease_s / 3
-        else:
-            self._known.pop(worker, None)
-            self._renewed.pop(worker, None)
-
-    async def leave(self, worker: str) -> None:
+    async def is_foreign(self, worker: str, token: str) -> bool:
         """See the port."""
-        await self._ask(lambda it: it.execute(_SQL["leave_worker"], (worker,)))
-        self._know(worker, known=False)
+        return await self._ask(lambda it: it.execute(_SQL["foreign_worker"], (worker, token)).fetchone() is not None)
+
+    def _know(self, worker: str, token: str, *, known: bool) -> None:
+        if known:
+            self._known[worker, token] = monotonic() + self._lease_s / 3
+        else:
+            self._known.pop((worker, token), None)
+            self._renewed.pop((worker, token), None)
+
+    async def leave(self, worker: str, token: str = "") -> None:
+        """See the port."""
+        await self._ask(lambda it: it.execute(_SQL["leave_worker"], (worker, token)))
+        self._know(worker, token, known=False)
 
     async def give_up(self) -> LostWorkers:
         """See the port."""
@@ -110,8 +116,9 @@ class PgRegistry(WorkerRegistry):
             )
 
         lost = await self._ask(sweep)
-        for worker in lost.given_up:
-            self._know(worker, known=False)
+        given_up = set(lost.given_up)
+        self._known = {one: until for one, until in self._known.items() if one[0] not in given_up}
+        self._renewed = {one: when for one, when in self._renewed.items() if one[0] not in given_up}
         return lost
 
     def workers(self) -> list[dict[str, Any]]:
@@ -138,14 +145,16 @@ class PgRegistry(WorkerRegistry):
 
         await self._ask(write)
 
-    async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:
+    async def add_dead_letter(self, held: HeldPipeline, why: str, path: str) -> None:
         """See the port."""
         execution_id, step_run_id, iteration, _, worker, tries = _row(held)
-        await self._ask(lambda it: it.execute(_SQL["bury"], (execution_id, step_run_id, iteration, worker, tries, why)))
+        row = execution_id, step_run_id, iteration, worker, tries, why, path
+        await self._ask(lambda it: it.execute(_SQL["bury"], row))
 
-    def list_dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
+    def list_dead_letters(self, limit: int = 100, paths: Sequence[str] = ()) -> list[dict[str, Any]]:
         """See the port."""
-        rows = self._do(lambda it: it.execute(_SQL["buried"], (limit,)).fetchall())
+        wanted = {"limit": limit, "paths": encode_paths(paths)}
+        rows = self._do(lambda it: it.execute(_SQL["buried"], wanted).fetchall())
         names = ("execution_id", "step_run_id", "iteration", "worker", "tries", "why", "at")
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return [

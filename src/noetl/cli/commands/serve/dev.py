@@ -72,10 +72,9 @@ async def _dev_cluster(found: Settings, host: str, port: int, grace: float) -> N
     from noetl.app import WorkerNode, prepare_server, serve
     from noetl.bus import open_bus
 
-    token = found.token.reveal() if found.token is not None else None
     async with (
         prepare_server(found, host, port, print_line=note_with_time) as made,
-        WorkerNode(found, [made.address], token=token, bus=open_bus(found), polls=False) as worker,
+        WorkerNode(found, [made.address], bus=open_bus(found), polls=False) as worker,
     ):
 
         async def drain() -> None:

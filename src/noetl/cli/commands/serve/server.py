@@ -41,8 +41,13 @@ add_verbs(command, Daemons("server"))
 
 
 async def _serve(found: Settings, host: str, port: int, url: str | None) -> None:
-    from noetl.app import prepare_server, serve
+    from noetl.app import prepare_server, serve, warn_root
 
     async with prepare_server(found, host, port, url, print_line=note_with_time) as made:
-        await serve(made.api, made.listening, ready=lambda: note(made.ready_line), drain=made.node.drain)
+
+        def ready() -> None:
+            note(made.ready_line)
+            warn_root("server", note)
+
+        await serve(made.api, made.listening, ready=ready, drain=made.node.drain)
     note_with_time("ended; what is unfinished goes on at another server, or at the next start")

@@ -27,6 +27,7 @@ _SERVER = "http://127.0.0.1:8090"
 @click.group(invoke_without_command=True)
 @click.option("--pool", "pools", multiple=True, metavar="NAME", help="Run steps of this pool; may be repeated.")
 @click.option("--slots", default=8, show_default=True, type=click.IntRange(1, 1000), help="Pipelines at once.")
+@click.option("--name", metavar="NAME", help="How its name begins, if not with that of the machine.")
 @click.option(
     "--grace",
     default=30.0,
@@ -35,7 +36,7 @@ _SERVER = "http://127.0.0.1:8090"
     help="What pipelines get to end at SIGTERM or SIGHUP.",
 )
 @click.pass_context
-def command(context: click.Context, *, pools: tuple[str, ...], slots: int, grace: float) -> None:
+def command(context: click.Context, *, pools: tuple[str, ...], slots: int, name: str | None, grace: float) -> None:
     """Run pipelines for the servers that --server or NOETL_SERVER name (http://127.0.0.1:8090 if none is named).
 
     It has no port and needs no database; credentials are looked up where it runs. Ctrl-C or SIGTERM: it takes nothing more,
@@ -46,11 +47,12 @@ def command(context: click.Context, *, pools: tuple[str, ...], slots: int, grace
     if context.invoked_subcommand is not None:
         named = ["--server", ",".join(read_server_names())] if read_server_names() else []
         chosen = [word for pool in pools for word in ("--pool", pool)]
-        context.obj = [*named, *chosen, "--slots", str(slots), "--grace", str(grace)]
+        called = ["--name", name] if name else []
+        context.obj = [*named, *chosen, *called, "--slots", str(slots), "--grace", str(grace)]
         return
     from noetl.config import settings
 
-    asyncio.run(_work(settings(), servers() or (_SERVER,), pools or ("default",), slots, grace))
+    asyncio.run(_work(settings(), servers() or (_SERVER,), pools or ("default",), slots, name, grace))
 
 
 _daemons = Daemons("worker")
@@ -108,22 +110,24 @@ def _word(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
-async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], slots: int, grace: float) -> None:
-    from noetl.app import WorkerNode
+async def _work(
+    found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], slots: int, name: str | None, grace: float
+) -> None:
+    from noetl.app import WorkerNode, warn_root
     from noetl.bus import open_bus
     from noetl.config import mask_login
 
     tune_gc()
-    token = found.token.reveal() if found.token is not None else None
     bus = open_bus(found) if found.bus is not None else None
     if not found.polls and bus is None:
         raise UsageError("NOETL_POLL is off and NOETL_BUS names no NATS: this worker would never hear of any work")
-    async with WorkerNode(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as node:
+    async with WorkerNode(found, urls, name=name, pools=pools, slots=slots, bus=bus, polls=found.polls) as node:
         node.print_line = note_with_time
         woken = "; woken by NATS" if bus is not None else ""
         note(
             f"worker {node.agent.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(map(mask_login, urls))}{woken}"
         )
+        warn_root("worker", note)
         working = asyncio.ensure_future(node.run())
         await _work_until_signal(node, working, grace)
     note("ended")

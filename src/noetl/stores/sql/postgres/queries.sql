@@ -70,6 +70,11 @@ SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, pare
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
 WHERE (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
     AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
+    AND (%(paths)s::text IS NULL OR EXISTS (
+        -- as `model.access.allows_path`
+        SELECT 1 FROM jsonb_array_elements_text(%(paths)s::jsonb) AS p
+        WHERE path = p OR (right(p, 2) = '/*' AND starts_with(path, left(p, -1)))
+    ))
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: unfinished
@@ -80,6 +85,11 @@ FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN no
 WHERE NOT over
     AND (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
     AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
+    AND (%(paths)s::text IS NULL OR EXISTS (
+        -- as `model.access.allows_path`
+        SELECT 1 FROM jsonb_array_elements_text(%(paths)s::jsonb) AS p
+        WHERE path = p OR (right(p, 2) = '/*' AND starts_with(path, left(p, -1)))
+    ))
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: summaries_between
@@ -87,8 +97,13 @@ SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, pare
     NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp()),
     caller, start_key
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
-WHERE execution_id BETWEEN %s AND %s
-ORDER BY execution_id LIMIT %s;
+WHERE execution_id BETWEEN %(first)s AND %(last)s
+    AND (%(paths)s::text IS NULL OR EXISTS (
+        -- as `model.access.allows_path`
+        SELECT 1 FROM jsonb_array_elements_text(%(paths)s::jsonb) AS p
+        WHERE path = p OR (right(p, 2) = '/*' AND starts_with(path, left(p, -1)))
+    ))
+ORDER BY execution_id LIMIT %(limit)s;
 
 -- name: execution_of_key
 SELECT execution_id FROM noetl.execution WHERE caller = %s AND start_key = %s;
@@ -174,16 +189,22 @@ INSERT INTO noetl.line (execution_id, body) VALUES (%s, %s);
 SELECT number, body FROM noetl.line WHERE execution_id = %s AND number > %s ORDER BY number;
 
 -- name: renew_worker
--- nothing comes back if it was given up
-INSERT INTO noetl.worker AS w (worker, until, about) VALUES (%s, clock_timestamp() + %s * interval '1 second', %s)
-ON CONFLICT (worker) DO UPDATE SET until = excluded.until, about = excluded.about WHERE NOT w.given_up
+-- Nothing comes back if it was given up, or its name is another token's. Servers of an earlier version keep no token.
+INSERT INTO noetl.worker AS w (worker, until, about, token) VALUES (%s, clock_timestamp() + %s * interval '1 second', %s, %s)
+ON CONFLICT (worker) DO UPDATE SET until = excluded.until, about = excluded.about, token = excluded.token
+WHERE NOT w.given_up AND coalesce(w.token, excluded.token) = excluded.token
 RETURNING 1;
 
 -- name: known_worker
-SELECT 1 FROM noetl.worker WHERE worker = %s AND NOT given_up;
+SELECT 1 FROM noetl.worker w, (SELECT %s::text AS name, %s::text AS token) AS given
+WHERE worker = given.name AND NOT given_up AND coalesce(w.token, given.token) = given.token;
+
+-- name: foreign_worker
+SELECT 1 FROM noetl.worker WHERE worker = %s AND token <> %s;
 
 -- name: leave_worker
-UPDATE noetl.worker SET given_up = true WHERE worker = %s;
+UPDATE noetl.worker w SET given_up = true FROM (SELECT %s::text AS name, %s::text AS token) AS given
+WHERE worker = given.name AND coalesce(w.token, given.token) = given.token;
 
 -- name: give_up_workers
 -- One that has a pipeline with a longer lease is kept for `keep_s` seconds beyond its own. `until` is then when it was given up.
@@ -347,7 +368,62 @@ DELETE FROM noetl.turn WHERE key = %s AND process = %s;
 DELETE FROM noetl.turn WHERE seen < %s;
 
 -- name: bury
-INSERT INTO noetl.dead_letter (execution_id, step_run_id, iteration, worker, tries, why) VALUES (%s, %s, %s, %s, %s, %s);
+INSERT INTO noetl.dead_letter (execution_id, step_run_id, iteration, worker, tries, why, path) VALUES (%s, %s, %s, %s, %s, %s, %s);
 
 -- name: buried
-SELECT execution_id, step_run_id, iteration, worker, tries, why, at FROM noetl.dead_letter ORDER BY number DESC LIMIT %s;
+SELECT execution_id, step_run_id, iteration, worker, tries, why, at FROM noetl.dead_letter
+WHERE (%(paths)s::text IS NULL OR EXISTS (
+        -- as `model.access.allows_path`
+        SELECT 1 FROM jsonb_array_elements_text(%(paths)s::jsonb) AS p
+        WHERE path = p OR (right(p, 2) = '/*' AND starts_with(path, left(p, -1)))
+    ))
+ORDER BY number DESC LIMIT %(limit)s;
+
+-- name: find_token
+SELECT body, last_used FROM noetl.token WHERE sha256 = %s;
+
+-- name: tokens
+SELECT body, last_used FROM noetl.token ORDER BY name;
+
+-- name: add_token
+INSERT INTO noetl.token (name, sha256, body) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING name;
+
+-- name: remove_token
+DELETE FROM noetl.token WHERE name = %s RETURNING body, last_used;
+
+-- name: note_use
+UPDATE noetl.token t SET last_used = u.at FROM (VALUES (%s::float8, %s::text)) AS u (at, name)
+WHERE t.name = u.name AND coalesce(t.last_used, 0) < u.at RETURNING t.name;
+
+-- name: audit_ends
+SELECT forgotten, forgotten_hash, number, hash FROM noetl.audit_ends;
+
+-- name: append_audit
+-- Two who write at once wait for each other at the one row of the ends, whose latest version both see.
+WITH given AS (SELECT %s::bytea AS body), ends AS (
+    UPDATE noetl.audit_ends SET number = number + 1, hash = sha256(hash || given.body) FROM given
+    RETURNING number, hash, given.body
+)
+INSERT INTO noetl.audit (number, at, who, action, body, hash) SELECT number, %s, %s, %s, body, hash FROM ends RETURNING number;
+
+-- name: audit
+SELECT number, body FROM noetl.audit, (SELECT %s::bigint AS before, %s::text AS since, %s::text AS until, %s::text AS by, %s::text AS what) AS w
+WHERE number < coalesce(w.before, 9223372036854775807)
+    AND (w.since IS NULL OR at >= w.since) AND (w.until IS NULL OR at < w.until)
+    AND (w.by IS NULL OR who = w.by) AND (w.what IS NULL OR action = w.what)
+ORDER BY number DESC LIMIT %s;
+
+-- name: raw_audit
+SELECT number, body, hash FROM noetl.audit WHERE number > %s ORDER BY number LIMIT %s;
+
+-- name: prune_audit
+-- All up to the last entry that, as all before it, is older than a time. The latest one of all stays.
+WITH last AS (
+    SELECT number, hash FROM noetl.audit
+    WHERE number < coalesce(
+        (SELECT number FROM noetl.audit WHERE at >= %s ORDER BY number LIMIT 1), (SELECT max(number) FROM noetl.audit))
+    ORDER BY number DESC LIMIT 1
+), moved AS (
+    UPDATE noetl.audit_ends SET forgotten = last.number, forgotten_hash = last.hash FROM last
+)
+DELETE FROM noetl.audit a USING last WHERE a.number <= last.number RETURNING a.number;

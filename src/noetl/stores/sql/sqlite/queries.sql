@@ -23,7 +23,7 @@ FROM (VALUES (?, ?, ?, ?)) WHERE execution_id = column4;
 UPDATE execution SET over = 1 WHERE execution_id = ?;
 
 -- name: summaries
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
+SELECT execution_id, execution.path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution LEFT JOIN ownership USING (execution_id)
 WHERE (?2 IS NULL OR (
     coalesce(parent, '') = ?2
@@ -31,20 +31,35 @@ WHERE (?2 IS NULL OR (
     AND number > coalesce((SELECT number FROM execution WHERE execution_id = ?2), 0)
 ))
 AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 9223372036854775807)
+AND (?4 IS NULL OR EXISTS (
+    -- as `model.access.allows_path`
+    SELECT 1 FROM json_each(?4) AS p WHERE execution.path = p.value
+    OR (p.value LIKE '%/*' AND substr(execution.path, 1, length(p.value) - 1) = substr(p.value, 1, length(p.value) - 1))
+))
 ORDER BY number DESC LIMIT ?1;
 
 -- name: unfinished
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
+SELECT execution_id, execution.path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution INDEXED BY unfinished LEFT JOIN ownership USING (execution_id)
 WHERE over = 0 AND (?2 IS NULL OR coalesce(parent, '') = ?2)
 AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 9223372036854775807)
+AND (?4 IS NULL OR EXISTS (
+    -- as `model.access.allows_path`
+    SELECT 1 FROM json_each(?4) AS p WHERE execution.path = p.value
+    OR (p.value LIKE '%/*' AND substr(execution.path, 1, length(p.value) - 1) = substr(p.value, 1, length(p.value) - 1))
+))
 ORDER BY number DESC LIMIT ?1;
 
 -- name: summaries_between
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
+SELECT execution_id, execution.path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution LEFT JOIN ownership USING (execution_id)
-WHERE execution_id BETWEEN ? AND ?
-ORDER BY execution_id LIMIT ?;
+WHERE execution_id BETWEEN ?1 AND ?2
+AND (?4 IS NULL OR EXISTS (
+    -- as `model.access.allows_path`
+    SELECT 1 FROM json_each(?4) AS p WHERE execution.path = p.value
+    OR (p.value LIKE '%/*' AND substr(execution.path, 1, length(p.value) - 1) = substr(p.value, 1, length(p.value) - 1))
+))
+ORDER BY execution_id LIMIT ?3;
 
 -- name: execution_of_key
 SELECT execution_id FROM execution WHERE caller = ? AND start_key = ?;
@@ -170,3 +185,48 @@ DELETE FROM turn WHERE key = ? AND process = ?;
 
 -- name: sweep_turns
 DELETE FROM turn WHERE seen < ?;
+
+-- name: find_token
+SELECT body, last_used FROM token WHERE sha256 = ?;
+
+-- name: tokens
+SELECT body, last_used FROM token ORDER BY name;
+
+-- name: add_token
+INSERT INTO token (name, sha256, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING name;
+
+-- name: remove_token
+DELETE FROM token WHERE name = ? RETURNING body, last_used;
+
+-- name: note_use
+UPDATE token SET last_used = ?1 WHERE name = ?2 AND coalesce(last_used, 0) < ?1 RETURNING name;
+
+-- name: audit_ends
+SELECT forgotten, forgotten_hash, number, hash FROM audit_ends;
+
+-- name: move_audit_end
+UPDATE audit_ends SET number = ?, hash = ?;
+
+-- name: add_audit
+INSERT INTO audit (number, at, who, action, body, hash) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: audit
+SELECT number, body FROM audit
+WHERE number < coalesce(?1, 9223372036854775807)
+    AND (?2 IS NULL OR at >= ?2) AND (?3 IS NULL OR at < ?3) AND (?4 IS NULL OR who = ?4) AND (?5 IS NULL OR action = ?5)
+ORDER BY number DESC LIMIT ?6;
+
+-- name: raw_audit
+SELECT number, cast(body AS BLOB), cast(hash AS BLOB) FROM audit WHERE number > ? ORDER BY number LIMIT ?;
+
+-- name: audit_to_forget
+-- The last entry that goes: it and all before it are older than a time. The latest one of all stays.
+SELECT number, hash FROM audit
+WHERE number < coalesce((SELECT number FROM audit WHERE at >= ? ORDER BY number LIMIT 1), (SELECT max(number) FROM audit))
+ORDER BY number DESC LIMIT 1;
+
+-- name: forget_audit
+DELETE FROM audit WHERE number <= ? RETURNING number;
+
+-- name: move_audit_begin
+UPDATE audit_ends SET forgotten = ?, forgotten_hash = ?;
