@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from noetl.lang.legacy import defined_names, keychain, root_keys, shapes, sink_tasks, template_names
-from noetl.lang.legacy.constructs import cursor_loops, document_words, doubts, reserved_removal
+from noetl.lang.legacy.constructs import code_names, cursor_loops, document_words, doubts, reserved_removal, sql_texts
 from noetl.lang.legacy.lowered_document import Lowering
 from noetl.lang.legacy.scanner import scan
 from noetl.lang.legacy.workflow import (
@@ -46,7 +46,9 @@ LOWERINGS = (
     published_results.lower,
     rules_and_writes.lower,
     sink_tasks.lower,
+    sql_texts.lower,
     routing.lower,
+    code_names.lower,
     arc_args.lower,
     reserved_removal.lower,
     template_names.lower,

@@ -44,7 +44,7 @@ Renamer = Callable[[NameChain], ChainRename | None]
 
 
 @lru_cache(maxsize=20_000)
-def _tokens(text: str) -> tuple[Token, ...] | None:
+def tokens_of(text: str) -> tuple[Token, ...] | None:
     """All tokens, white space included: joined together they are the text again. None if it does not lex."""
     found = _lex(text)
     if found is None or "".join(value for _, value in found) == text:
@@ -90,7 +90,7 @@ def rewrite(text: str, rename: Renamer) -> str:
     """The text with every chain renamed as `rename` says."""
     if not has_template(text):
         return text
-    tokens = _tokens(text)
+    tokens = tokens_of(text)
     if tokens is None:
         return text
     local = _find_locals(tokens)

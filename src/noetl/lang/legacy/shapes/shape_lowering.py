@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from noetl.lang.legacy.lowered_document import Lowering, add_set, strings, task_items
 from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
+from noetl.lang.legacy.shapes import sql_quotes
 from noetl.lang.legacy.shapes.code_fit import element_reads, fit_code
 from noetl.lang.legacy.shapes.code_reads import CodeShape
 from noetl.lang.legacy.shapes.code_values import ANY, CodeValue, ReadTree
@@ -66,6 +67,7 @@ class ShapeLowering:
         if self.doc.found_any or self.doc.accepted:
             self.publish_context_reads()
         self.publications.find()
+        sql_quotes.lower(self.doc, self.results, self.publications)
         self.read_templates()
         self.read_codes()
         for _ in range(4):
