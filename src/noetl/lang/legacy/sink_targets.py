@@ -50,6 +50,8 @@ class SinkOrigin:
     taken: frozenset[str] = frozenset()
     #: the step, if it loops: its name stood for the iteration too
     looping: str = ""
+    #: the loop that has ended, if this is its sink
+    ended: str = ""
     #: what its sinks leave open, since the last who asked
     doubts: list[str] = field(default_factory=list)
 
@@ -69,9 +71,21 @@ class SinkOrigin:
         root = chain.parts[0]
         return root.removeprefix(MARK) == self.result or (root in _RESULT and root not in self.taken)
 
+    def of_loop(self, chain: NameChain) -> ChainRename | None:
+        """What a loop that has ended is known by: its list, and its length."""
+        words = chain.parts
+        at = 1 if words[0] == self.ended or self.is_result(chain) else 0
+        if words[at : at + 1] in (("results",), ("data",)):
+            return ChainRename(at + 1, "output.data")
+        if words[at : at + 1] in (("count",), ("total",)):
+            return ChainRename(at + 1, "output.data | length" if len(words) == at + 1 else "(output.data | length)")
+        return ChainRename(1, "output.data") if at else None
+
     def in_output(self, chain: NameChain) -> ChainRename | None:
         """The result, or a part of it, behind its tool."""
         parts = chain.parts
+        if self.ended:
+            return self.of_loop(chain)
         if self.looping and parts[0] == self.looping and parts[1:2] in (("result_index",), ("index",)):
             return ChainRename(2, "iter.index")
         if not self.is_result(chain):
@@ -196,10 +210,22 @@ def data_of(sink: MapNode, origin: SinkOrigin) -> Node | str:
     if "mapping" in body_of(sink):
         origin.doubt("the sink had `args` and `mapping`: say which of them names the columns")
     row = origin.rename(given.value)
+    is_postgres = text_of(body_of(sink), "kind") == "postgres"
     for node in strings(row):
-        if node.text.strip() == WHOLE:
+        if is_postgres:
+            node.rewrite(_without_json(node.text))
+        elif node.text.strip() == WHOLE:
             node.rewrite("{{ output.data | tojson }}")  # a whole payload in one column is written as JSON
     return make([row], near=given.value)
+
+
+_JSON = re.compile(r"(\{\{-?\s*)((?:(?!\{\{|\}\}|\|).)+?)\s*\|\s*to_?json(?:\(\))?\s*(-?\}\})", re.DOTALL)
+
+
+def _without_json(text: str) -> str:
+    """A map or a list for a column: as JSON in one of text, and as it is in one of JSON, where text would be a text."""
+    found = _JSON.fullmatch(text.strip())
+    return f"{found[1]}{found[2].strip()} {found[3]}" if found is not None else text
 
 
 def _rows_or_column(args: MapNode, origin: SinkOrigin) -> str | None:

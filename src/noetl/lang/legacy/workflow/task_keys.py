@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from noetl.lang.grammar.document_shape import TASK_KEYS
 from noetl.lang.legacy.keychain import lower_auth
 from noetl.lang.legacy.lowered_document import V10, Lowering, ensure_map, quote_entries, task_items
@@ -25,8 +27,9 @@ KEYS: dict[str, dict[str, str]] = {
     "shell": {"cmds": "cmd", "commands": "cmd", "command": "cmd", "script": "cmd", "environment": "env", "workdir": "cwd",
               "working_dir": "cwd", "working_directory": "cwd", "cd": "cwd"},
     "duckdb": {"commands": "command", "database": "file", "db": "file", "db_path": "file", "database_path": "file",
-               "sql": "query", "statement": "query", "script": "command"},
-    "postgres": {"commands": "command", "sql": "query", "statement": "query", "script": "command"},
+               "sql": "query", "statement": "query", "script": "command", "queries": "query", "cmd": "command", "cmds": "command"},
+    "postgres": {"commands": "command", "sql": "query", "statement": "query", "script": "command", "queries": "query",
+                 "cmd": "command", "cmds": "command"},
     "playbook": {"payload": "input", "playbook": "path", "playbook_path": "path", "return": "return_step"},
     "python": {"script": "code", "function": "callable"},
     "workbook": {"workbook": "task", "task_name": "task", "with": "input"},
@@ -368,9 +371,11 @@ def _libraries(doc: Lowering, task: MapNode) -> None:
         code.rewrite("\n".join([*lines, code.text]))
         task.take("libs")
     elif isinstance(found.value, ListNode):
-        names = ", ".join(item.text for item in found.value.items if isinstance(item, Scalar))
+        names = [item.text for item in found.value.items if isinstance(item, Scalar)]
+        missing = ", ".join(name for name in names if name.partition(".")[0] not in sys.stdlib_module_names)
         doc.report_older("habit", "`libs`", "packages installed beside the worker", found.key)
-        doc.todo(task.entry("code") or found, f"install these packages where the worker runs: {names}", found.key)
+        if missing:
+            doc.todo(task.entry("code") or found, f"install these packages where the worker runs: {missing}", found.key)
         task.take("libs")
     else:
         doc.refuse("habit", task, found, "import these in the code")
