@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map, strings, task_items
 from noetl.lang.legacy.name_meanings import elements_of, targets
-from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, names_in, rewrite
+from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, as_expression, names_in, rewrite, write_literal
 from noetl.lang.legacy.shapes.code_reads import CodeShape, read_code
 from noetl.lang.legacy.shapes.code_values import ANY
 from noetl.lang.reading.node import MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
@@ -134,8 +134,7 @@ class _Giver:
                 if _is_null(one.value):
                     one.value = make(_template(f"args.{one.name}", "" if always else "none"), near=one.value)
                     block.changed = True
-                elif self.doc.found_legacy:
-                    own = _expression(one.value)
+                elif self.doc.found_legacy and (own := as_expression(one.value)) is not None:
                     one.value = make(_template(f"args.{one.name}", own), near=one.value)
                     block.changed = True
 
@@ -167,27 +166,6 @@ def _is_null(node: Node | None) -> bool:
 
 def _template(expression: str, default: str) -> str:
     return f"{{{{ {expression} | default({default}) }}}}" if default else f"{{{{ {expression} }}}}"
-
-
-def _expression(node: Scalar) -> str:
-    """A value as an expression of a template."""
-    text = node.text.strip()
-    whole = re.fullmatch(r"\{\{-?\s*((?:(?!\{\{|\}\}).)+?)\s*-?\}\}", text, re.DOTALL)
-    if whole is not None and isinstance(node.value, str):
-        return whole[1]
-    if isinstance(node.value, str) and "{{" in text:
-        parts = [part for part in re.split(r"(\{\{.*?\}\})", node.text) if part]
-        return " ~ ".join(f"({part[2:-2].strip()})" if part.startswith("{{") else _literal(part) for part in parts)
-    return _literal(node.value)
-
-
-def _literal(value: object) -> str:
-    """A plain value as a template writes it."""
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return repr(value)
 
 
 # --- what code says --------------------------------------------------------------------------------------------
@@ -234,7 +212,7 @@ def _write_default(node: ast.expr) -> str | None:
         return None
     if value in ([], {}):
         return "[]" if value == [] else "{}"
-    return _literal(value) if value is None or isinstance(value, str | int | float) else None
+    return write_literal(value) if value is None or isinstance(value, str | int | float) else None
 
 
 def import_modules(doc: Lowering, step: MapNode, task: MapNode) -> None:
