@@ -32,6 +32,9 @@ _ROWS = frozenset({"rows", "items", "records", "results", "activities"})
 #: a plain name, and a template that is no more than a path
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PATH = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\}\}")
+#: what a response has and a body does not
+_OF_A_RESPONSE = (("status_code",), ("headers",), ("elapsed",))
+_IS_THERE = re.compile(r"\b(?:this|result|response)(?:\.data)?\s+is\s+defined\b")
 _WORDS = {"ok": "ok", "success": "ok", "error": "error", "failed": "error"}
 #: by kind: the keys that say how to write, in place of where
 _STATEMENTS = {"postgres": ("statement", "command", "query", "sql"), "duckdb": ("commands", "command", "query", "statement"),
@@ -52,6 +55,10 @@ class SinkOrigin:
     looping: str = ""
     #: the loop that has ended, if this is its sink
     ended: str = ""
+    #: of a request: its url, as an expression
+    url: str = ""
+    #: what is read under `data` is the response with its status, and not the body
+    is_wrapped: bool = False
     #: what its sinks leave open, since the last who asked
     doubts: list[str] = field(default_factory=list)
 
@@ -91,6 +98,8 @@ class SinkOrigin:
         if not self.is_result(chain):
             return None
         after = parts[1] if len(parts) > 1 and not (chain.called and len(parts) == 2) else ""
+        if self.is_wrapped and after == "data":
+            return self._of_response(parts)
         if after in HTTP and self.kind in ("http", ""):
             if after == "status" and set(chain.compared) & _WORDS.keys():
                 return ChainRename(2, "output.status", compared=_WORDS)
@@ -104,8 +113,35 @@ class SinkOrigin:
         self._look_behind(chain, after)
         return ChainRename(2, "output.data")
 
+    def look_at(self, sinks: Node) -> None:
+        """Find out what sinks of a request mean by `this.data`: who reads the status under it means the response."""
+        found: list[bool] = []
+
+        def look(chain: NameChain) -> None:
+            found.append(self.is_result(chain) and chain.parts[1:2] == ("data",) and chain.parts[2:3] in _OF_A_RESPONSE)
+
+        for node in strings(sinks) if self.kind == "http" else ():
+            rewrite(node.text, look)
+        self.is_wrapped = any(found)
+        for node in strings(sinks) if self.is_wrapped else ():
+            node.rewrite(_IS_THERE.sub("output.data is defined", node.text))
+
+    def _of_response(self, parts: tuple[str, ...]) -> ChainRename:
+        facts = {"status_code": "output.http.status", "headers": "output.http.headers", "url": self.url or "output.data.url",
+                 "elapsed": "(output.meta.duration_ms / 1000)", "data": "output.data"}  # fmt: skip
+        word = {"body": "data"}.get(parts[2], parts[2]) if len(parts) > 2 else ""
+        if word in facts:
+            if word == "url":
+                self.doubt("`url` is that of the request, without its parameters" if self.url else "write the url by hand")
+            return ChainRename(3, facts[word])
+        if word:
+            return ChainRename(2, "output.data")
+        return ChainRename(2, "{" + ", ".join(f"'{key}': {fact}" for key, fact in facts.items() if fact != "output.data.url") + "}")
+
     def _look_behind(self, chain: NameChain, after: str) -> None:
         """`result.data` is the result; a key of that name may have been meant."""
+        if self.kind == "http" and chain.parts[2:3] == ("url",):
+            self.doubt("`url` is read out of the body; the request's own is the task's `url`")
         if self.kind == "http" and chain.parts[2:3] and chain.parts[2] in ENVELOPE:
             name = f"output.data.{chain.parts[2]}"
             self.doubt(f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`")

@@ -15,7 +15,7 @@ from noetl.lang.legacy.lowered_document import (
     task_items,
 )
 from noetl.lang.legacy.name_meanings import HTTP, elements_of
-from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
+from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, as_expression, rewrite
 from noetl.lang.legacy.sink_targets import (
     OWN,
     WHOLE,
@@ -156,7 +156,10 @@ def _task_sinks(doc: Lowering, step: MapNode, task: MapNode, name: str) -> None:
 def _origin(doc: Lowering, step: MapNode, task: MapNode | None) -> SinkOrigin:
     taken = (doc.workload_keys() | doc.step_names()) - OWN | set(elements_of(step))
     looping = text_of(step, "step") if "loop" in step else ""
-    return SinkOrigin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken), looping)
+    url = task.get("url") if task is not None else None
+    origin = SinkOrigin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken), looping)
+    origin.url = f"({as_expression(url)})" if isinstance(url, Scalar) and "{%" not in url.text else ""
+    return origin
 
 
 def _save_step(doc: Lowering, step: MapNode) -> None:
@@ -214,6 +217,7 @@ def _sinks_of(
     chunk = task.take("chunk") if task is not None else None
     label = _Labels(name, {found for found, _ in task_items(step)})
     origin = _origin(doc, step, task)
+    origin.look_at(sinks.value)
     made = [*_tasks(doc, every, sinks, origin, label), *_transfers(doc, every, sinks, origin, label, chunk)]
     if not made:
         origin.settle(doc, step.entry("tool"), sinks.key)
