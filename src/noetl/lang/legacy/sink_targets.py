@@ -57,6 +57,7 @@ class SinkOrigin:
     ended: str = ""
     #: of a request: its url, as an expression
     url: str = ""
+    has_parameters: bool = False
     #: what is read under `data` is the response with its status, and not the body
     is_wrapped: bool = False
     #: what its sinks leave open, since the last who asked
@@ -131,7 +132,7 @@ class SinkOrigin:
                  "elapsed": "(output.meta.duration_ms / 1000)", "data": "output.data"}  # fmt: skip
         word = {"body": "data"}.get(parts[2], parts[2]) if len(parts) > 2 else ""
         if word in facts:
-            if word == "url":
+            if word == "url" and (self.has_parameters or not self.url):
                 self.doubt("`url` is that of the request, without its parameters" if self.url else "write the url by hand")
             return ChainRename(3, facts[word])
         if word:

@@ -17,6 +17,7 @@ from noetl.lang.legacy.name_meanings import (
     caller_inputs,
     declares,
     elements_of,
+    keys_of,
     of_output,
     publisher,
     rename_event,
@@ -70,7 +71,8 @@ class _NameLowering:
         workbook = map_of(self.doc.root, "workbook")
         given = caller_inputs(self.doc) if workbook is not None else {}
         for one in workbook.entries if workbook is not None else []:
-            scene = NameContext(given=frozenset(given.get(one.name, ())), holder=one)
+            called = one.name in given
+            scene = NameContext(given=frozenset(given.get(one.name, ())), is_uncalled=not called, holder=one)
             block = MapNode([entry("tool", one.value)], one.value.start, one.value.end)
             self.tasks(block, scene, one)
         keychain = self.doc.root.entry("keychain")
@@ -132,10 +134,13 @@ class _NameLowering:
     def tasks(self, step: MapNode, scene: NameContext, holder: MapEntry) -> None:
         for name, task in list(task_items(step)):
             scene.kind = text_of(task, "kind")
+            of_step, own = keys_of(step.get("input")), keys_of(task.get("input"))
             for one in task.entries:
                 if one.name not in LITERAL:
+                    scene.inputs = of_step if one.name == "input" or scene.kind == "http" else of_step | own
                     scene.after_task = one.name in ("output", "set", "spec")
                     self.below(one.value, scene, holder)
+            scene.inputs = frozenset()
             scene.earlier[name] = task
 
     def below(self, node: Node, scene: NameContext, holder: MapEntry) -> None:
@@ -306,6 +311,9 @@ class _NameLowering:
 
     def bare(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
         root = chain.parts[0]
+        if root in scene.inputs:
+            self.doc.report_older("bare-name", f"the bare name `{root}`", f"`input.{root}`", node)
+            return ChainRename(1, f"input.{root}")
         scope = self.target_scope(root, scene) or ("ctx" if root in self.doc.results else None)
         if root in self.steps and self.is_written_elsewhere(root):
             said = f"`{root}` is a step, and another step writes a `{root}`: write `ctx.{root}` and say whose it is"
@@ -354,6 +362,9 @@ class _NameLowering:
 
     def undefined(self, root: str, scene: NameContext, node: Scalar) -> ChainRename:
         """A name that nothing in the document defines: whoever started an older run gave it."""
+        if scene.is_uncalled:
+            self.doc.report_older("bare-name", f"the bare name `{root}`", f"`input.{root}`", node)
+            return ChainRename(1, f"input.{root}")
         self.doc.report_older("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
         said = f"nothing here defines `{root}`: pass it in the payload, or write what is meant"
         self.doc.todo(scene.holder, said, node)

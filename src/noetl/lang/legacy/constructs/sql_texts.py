@@ -59,8 +59,6 @@ class SqlHole:
     end: int
     #: the mark that opened the literal in which it stands; empty where it stands by itself
     quote: str = ""
-    #: the SQL in front of it, up to the last expression
-    before: str = ""
 
 
 @dataclass
@@ -86,16 +84,14 @@ def cut(text: str) -> SqlText | None:
     if tokens is None:
         return None
     found = SqlText(tokens, [value for _, value in tokens])
-    quotes, start, before = _Quotes(), 0, ""
+    quotes, start = _Quotes(), 0
     for at, (kind, value) in enumerate(tokens):
         if kind == "data":
             quotes.read(value)
-            before = value
         elif kind == "variable_begin":
             start = at
         elif kind == "variable_end" and quotes.mark not in ("--", "/*"):
-            found.holes.append(SqlHole(start, at, quotes.mark, before))
-            before = ""
+            found.holes.append(SqlHole(start, at, quotes.mark))
     return found
 
 
@@ -140,10 +136,9 @@ def unquote_values(text: str) -> str:
         words = [(at, found.tokens[at]) for at in range(hole.start + 1, hole.end) if found.tokens[at][0] != "whitespace"]
         if hole.quote == "'":
             _undouble(found, words)
-            _unjoin(found, hole, words, quoted=True)
+            _unjoin(found, hole, words)
         elif not hole.quote:
-            if _IN_LIST.search(hole.before):
-                _unjoin(found, hole, words, quoted=False)
+            _unjoin(found, hole, words)
             _bare_value(found, hole, words)
     return "".join(found.pieces)
 
@@ -163,17 +158,22 @@ def _undouble(text: SqlText, words: Words) -> None:
                     text.pieces[position] = ""
 
 
-def _unjoin(text: SqlText, hole: SqlHole, words: Words, *, quoted: bool) -> None:
-    """`IN ('{{ names | join("','") }}')` is a list of values."""
+def _unjoin(text: SqlText, hole: SqlHole, words: Words) -> None:
+    """`IN ('{{ names | join("','") }}')` is `IN` and a list of values."""
     if len(words) < 6 or [token[1] for _, token in words[-5:-2]] != ["|", "join", "("] or words[-1][1][1] != ")":
         return
-    separator = _unquote(words[-2][1][1]).replace(" ", "")
+    mark = hole.quote
     before, after = text.pieces[hole.start - 1] if hole.start else "", _piece(text.pieces, hole.end + 1)
-    if separator != ("','" if quoted else ",") or (quoted and not (before.endswith("'") and after.startswith("'"))):
+    if _unquote(words[-2][1][1]).replace(" ", "") != f"{mark},{mark}":
+        return
+    opening, closing = re.search(rf"\(\s*{mark}$", before), re.match(rf"{mark}\s*\)", after)
+    if opening is None or closing is None or _IN_LIST.search(before[: opening.start() + 1]) is None:
+        if not mark:
+            text.replace(hole, f" ({text.expression(hole).strip()}) | sql ")
         return
     text.replace(hole, f" {''.join(text.pieces[hole.start + 1 : words[-5][0]]).strip()} ")
-    if quoted:
-        text.pieces[hole.start - 1], text.pieces[hole.end + 1] = before[:-1], after[1:]
+    text.pieces[hole.start - 1] = before[: opening.start()]
+    text.pieces[hole.end + 1] = after[closing.end() :]
 
 
 def _bare_value(text: SqlText, hole: SqlHole, words: Words) -> None:

@@ -19,12 +19,13 @@ from noetl.lang.reading.node import MapEntry, MapNode, Scalar, map_of, text_of
 
 #: names that hand a value on from each other
 _DEEPEST = 8
+_SINGLED = """replace("''", "'")"""
 _SPLICED = re.compile(r"\|\s*sql\s*$")
 
 
 def lower(doc: Lowering, results: StepResults, publications: Publications) -> None:
     """Undo in every statement what code did to its values for the sake of the text."""
-    if doc.accepted or doc.migrating:
+    if doc.accepted or (doc.migrating and doc.found_any):
         _SqlQuotes(doc, results, publications).run()
 
 
@@ -75,10 +76,10 @@ class _SqlQuotes:
         chains = chains_in("{{ " + expression + " }}")
         values = [self.value_of(chain, point) for chain in chains]
         made = frozenset().union(*(value.sql for value in values if value is not None))
-        if SQL_DOUBLED.sql <= made and hole.quote == "'":
+        if SQL_DOUBLED.sql <= made and hole.quote == "'" and _SINGLED not in expression:
             whole = len(chains) == 1 and "".join(chains[0].texts) == expression
             value = expression if whole else f"({expression})"
-            text.replace(hole, f" {value} | replace(\"''\", \"'\") ")
+            text.replace(hole, f" {value} | {_SINGLED} ")
         elif SQL_PART.sql <= made and not hole.quote and _SPLICED.search(expression) is None:
             value = expression if re.fullmatch(r"[\w.\[\]'\"]+", expression) else f"({expression})"
             text.replace(hole, f" {value} | sql ")
