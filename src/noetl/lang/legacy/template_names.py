@@ -344,7 +344,7 @@ class _NameLowering:
             self.doc.todo(scene.holder, said, node)
         elif root in _OUTPUT_WORDS and scene.after_task:
             return self.output_word(chain, scene, node)
-        elif root not in _OUTPUT_WORDS and self.is_given_at_the_start(root):
+        elif self.is_given_at_the_start(root):
             return self.undefined(root, scene, node)
         return None
 
@@ -367,6 +367,8 @@ class _NameLowering:
             return ChainRename(1, f"input.{root}")
         self.doc.report_older("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
         said = f"nothing here defines `{root}`: pass it in the payload, or write what is meant"
+        if root in _OUTPUT_WORDS:
+            said = f"`{root}` is read before there is one: name the step whose result is meant"
         self.doc.todo(scene.holder, said, node)
         return ChainRename(1, f"workload.{root}")
 

@@ -161,7 +161,7 @@ class _Readers:
     def own_default(self, one: _Default) -> object:
         """What stands in the workload: the default that `{{ payload.key | default(3) }}` names, or nothing."""
         found = re.fullmatch(
-            r"payload\.(?P<key>\w+)\s*\|\s*default\(\s*(?P<value>'[^']*'|\"[^\"]*\"|-?\d+(?:\.\d+)?|true|false)\s*(?:,\s*true\s*)?\)",
+            r"(?:(?:payload|workload)\.)?(?P<key>\w+)\s*\|\s*default\(\s*(?P<value>'[^']*'|\"[^\"]*\"|-?\d+(?:\.\d+)?|true|false)\s*(?:,\s*true\s*)?\)",
             one.expression, re.IGNORECASE)  # fmt: skip
         if found is None or (found["key"],) != one.path:
             return None

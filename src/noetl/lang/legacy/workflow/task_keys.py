@@ -30,7 +30,8 @@ KEYS: dict[str, dict[str, str]] = {
                "sql": "query", "statement": "query", "script": "command", "queries": "query", "cmd": "command", "cmds": "command"},
     "postgres": {"commands": "command", "sql": "query", "statement": "query", "script": "command", "queries": "query",
                  "cmd": "command", "cmds": "command"},
-    "playbook": {"payload": "input", "playbook": "path", "playbook_path": "path", "return": "return_step"},
+    "playbook": {"payload": "input", "playbook": "path", "playbook_path": "path", "return": "return_step",
+                 "result_step": "return_step"},
     "python": {"script": "code", "function": "callable"},
     "workbook": {"workbook": "task", "task_name": "task", "with": "input"},
     "wait": {"duration": "seconds", "delay": "seconds", "timeout_seconds": "timeout"},
@@ -74,13 +75,13 @@ def lower_task(doc: Lowering, task: MapNode, name: str) -> None:
         _rename(doc, task, old, new, kind)
     if kind in ("postgres", "duckdb"):
         _join_statements(doc, task)
+        scripts.lower_positions(doc, task)
         scripts.lower_whole_statement(doc, task)
     scripts.lower_foreign_templates(doc, task)
     if kind != "http":
         _data(doc, task, kind)
-    if kind == "playbook" and "task" in task:
-        doc.report_older("habit", "`task` beside `kind: playbook`", "nothing", task)
-        task.take("task")
+    for word in ("task", "return_result") if kind == "playbook" else ():
+        _drop(doc, task, word)
     _timeout(doc, task, kind)
     _verify(doc, task)
     _retry(doc, task)
@@ -243,6 +244,15 @@ def _join_statements(doc: Lowering, task: MapNode) -> None:
 def _terminate(statement: str) -> str:
     # Behind a comment the semicolon would be part of it.
     return f"{statement}\n;\n" if "--" in statement.rsplit("\n", 1)[-1] else f"{statement};\n"
+
+
+def _drop(doc: Lowering, task: MapNode, word: str) -> None:
+    """What says no more than what is the case: a call is waited for, and gives what its playbook gave."""
+    found = task.entry(word)
+    if found is None or plain_value(found.value) is False:
+        return
+    doc.report_older("habit", f"`{word}` beside `kind: playbook`", "nothing", found.key)
+    task.take(word)
 
 
 def _timeout(doc: Lowering, task: MapNode, kind: str) -> None:
