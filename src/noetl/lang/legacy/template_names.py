@@ -6,12 +6,13 @@ of the step's loop, an earlier task of the pipeline, a key of the workload, the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 
 from noetl.expr import MOST_CHARACTERS, PathRead, has_template, template
-from noetl.lang.legacy.lowered_document import MARK, V10, Lowering, add_set, task_items
+from noetl.lang.legacy.lowered_document import MARK, V10, Lowering, add_set, strings, task_items
 from noetl.lang.legacy.name_meanings import (
     NameContext,
     caller_inputs,
@@ -36,6 +37,8 @@ from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, e
 _OUTPUT_WORDS = frozenset({"this", "result", "response"})
 _HABITS = ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index")
 _MOST_BROKEN = 1_000
+#: a status that is compared with numbers, in whichever template of the step
+_A_NUMBER = re.compile(r"\bresult\.status\s*(?:(?:==|!=|<=?|>=?|(?:not\s+)?in)\s*[\[(]?\s*\d|\|\s*int\b)")
 
 
 def lower(doc: Lowering) -> None:
@@ -48,6 +51,10 @@ class _NameLowering:
         self.doc = doc
         self.workload = doc.workload_keys()
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
+        #: steps in which `result.status` is a number
+        self.counting = {
+            name for name, step in self.steps.items() if any(_A_NUMBER.search(one.text) for one in strings(step))
+        }
         #: steps whose result somebody reads
         self.wanted: dict[str, Scalar] = {}
         #: templates that do not parse
@@ -351,6 +358,11 @@ class _NameLowering:
     def output_word(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
         """`this`, `result` and `response` after a task."""
         self.doc.report_older("habit", f"`{chain.parts[0]}`", "`output`", node)
+        if scene.kind == "http" and chain.parts[:2] == ("result", "status") and not chain.compared:
+            if scene.step_name in self.counting:
+                return ChainRename(2, "output.http.status")
+            said = "`result.status` is read out of the body; the status of the response is `output.http.status`"
+            self.doc.todo(scene.holder, said, node)
         renamed = of_output(chain, scene.kind)
         if renamed.consumed == 1:
             self.doc.note_older_read(node, "output.data")

@@ -217,10 +217,6 @@ class ShapeLowering:
         if not is_older and result.kind == "http" and reference.publication is not None and word in _OF_A_RESPONSE:
             said = f"`{word}`: `{reference.name}` is the body itself; `output.http` has the status and the headers"
             self.doc.todo(point.holder, said, node)
-        hidden = is_older and word in reference.result.wrappers and result.own.is_open and result.task is not None
-        if hidden and re.search(rf"['\"]{word}['\"]", text_of(result.task, "code")):
-            said = f"`{word}` is taken for the result itself; if the code's result has a key `{word}`, read that"
-            self.doc.todo(point.holder, said, node)
 
     # --- code --------------------------------------------------------------------------------------------------
 
