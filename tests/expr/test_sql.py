@@ -329,3 +329,19 @@ def test_a_path_binds_what_is_there_and_nothing_is_copied() -> None:
 def test_what_an_expression_makes_is_checked_before_it_is_bound(text: str) -> None:
     with pytest.raises(TemplateError):
         compile_sql(f"SELECT {text}").render({"made": {"a": [float("nan"), 2]}}, "$1")
+
+
+@pytest.mark.parametrize(
+    ("spliced", "statements"),
+    [
+        ("INSERT INTO t VALUES (1);\nINSERT INTO t VALUES ('a;b', ':n');", 2),
+        ("DO $$ BEGIN PERFORM 1; END $$; SELECT 2 -- ;\n; ;", 2),
+        ("SELECT 1", 1),
+        ("SELECT 'not closed; SELECT 2", 1),
+    ],
+)
+def test_text_that_is_inserted_as_it_is_may_be_several_statements(spliced: str, statements: int) -> None:
+    found = compile_sql("{{ w | sql }}").bind({"w": spliced}).statements()
+    assert len(found) == statements
+    assert "".join(one.render("$1")[0] for one in found).replace(";", "").strip().startswith(spliced[:8])
+    assert all(one.render("$1")[1] == [] for one in found)

@@ -55,6 +55,8 @@ async def error(world: Workshop, code: str, **given: Any) -> dict[str, Any]:
         ("async def main(a):\n    import asyncio\n    await asyncio.sleep(0)\n    return a", 1),
         (DECORATED, 2),
         ("def main(): pass", None),
+        ("def main(input_data): return input_data", {"a": 1, "b": 2}),
+        ("def main(b, input_data, **rest): return [b, sorted(input_data), sorted(rest)]", [2, ["a", "b"], ["a"]]),
     ],
 )
 async def test_parameters_of_main_are_filled_by_name(world: Workshop, code: str, result: Any) -> None:

@@ -117,8 +117,6 @@ def test_comments_stay_with_what_they_speak_of() -> None:
          "`b` is a step and a workload key: write `ctx.b` or `workload.b`", "tool: {kind: noop"),
         ('workflow:\n  - step: a\n    loop: {in: [1], iterator: el}\n    tool: {kind: noop}\n    set: {ctx.k: "{{ el }}"}\n',
          "`el` is known only inside of the loop: publish what is needed with `set`", "set: {ctx.k"),
-        ("workflow:\n  - step: a\n    loop: {in: [1], iterator: el}\n    tool: {kind: noop}\n    sink: {kind: file, path: x}\n",
-         "this was saved once, after the loop: move the last task to a step of its own", "tool:\n"),
         ("executor: {spec: {entry_step: b}}\nworkflow:\n  - {step: a, tool: {kind: noop}}\n",
          "the first step is the one named `start`; rename `b`, or put it first", "entry_step: b"),
         ("keychain:\n  - name: z\n    type: kerberos\nworkflow:\n  - {step: a, tool: {kind: noop}}\n",

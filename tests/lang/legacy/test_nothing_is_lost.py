@@ -440,6 +440,7 @@ def retry(block: str) -> Result:
         ('{when: "{{ error.status in [500] }}"}', "{{ output.http.status in [500] }}"),
         ("{retry_on: [timeout]}", "{{ output.status == 'error' and output.error.kind in ['timeout'] }}"),
         ("{retry_on: [503, timeout]}", "(output.http.status in [503] or output.error.kind in ['timeout'])"),
+        ("{max_attempts: 3, backoff_multiplier: 1.5}", 'delay: "{{ 1 * 1.5 ** (_attempt - 1) }}"'),
     ],
 )  # fmt: skip
 def test_all_of_a_retry_is_in_its_rule(block: str, rule: str) -> None:
@@ -449,7 +450,7 @@ def test_all_of_a_retry_is_in_its_rule(block: str, rule: str) -> None:
 @pytest.mark.parametrize(
     ("block", "said"),
     [
-        ("{max_attempts: 3, backoff_multiplier: 1.5}", "the retry also said `backoff_multiplier: 1.5`"),
+        ('{max_attempts: 3, delay: "{{ workload.d }}", backoff_multiplier: 1.5}', "the retry also said `backoff_multiplier: 1.5`"),
         ("{retry_on: [quota]}", 'the retry also said `retry_on: ["quota"]`'),
         ('{enabled: "{{ workload.r }}"}', 'the retry also said `enabled: "{{ workload.r }}"`'),
         ("{on_error: {max: 2}, on_success: {while: x}}", 'the retry also said `on_success: {"while": "x"}`'),

@@ -437,7 +437,7 @@ workflow:
         source:
           kind: data
           data:
-            - {id: "{{ output.data.id }}", raw: "{{ output.data | tojson }}"}
+            - {id: "{{ output.data.id }}", raw: "{{ output.data }}"}
         targets:
           - {kind: postgres, auth: pg, table: t}
         output: "{{ _prev }}"

@@ -60,9 +60,14 @@ _SQL_LIKE: Final = frozenset({"sql", "plpgsql"})
 _CLINGING: Final = frozenset("'\"$-")
 
 
-def scan(text: str, holes: Sequence[HoleValue]) -> tuple[list[Part], list[TemplateProblem], list[HoleValue]]:
-    """The parts of a statement, what is wrong with it, and the holes that stand in comments."""
-    scanner = _SqlScanner(text, holes)
+def scan(
+    text: str, holes: Sequence[HoleValue], *, in_body: bool = False
+) -> tuple[list[Part], list[TemplateProblem], list[HoleValue]]:
+    """The parts of a statement, what is wrong with it, and the holes that stand in comments.
+
+    With `in_body`, `:name` is nobody's parameter.
+    """
+    scanner = _SqlScanner(text, holes, in_body=in_body)
     scanner.run()
     return scanner.parts, scanner.problems, scanner.dropped
 

@@ -93,6 +93,8 @@ class SqlTemplate(HasFacts):
             try:
                 if isinstance(part, CodeBody) and not part.refusal:
                     found.append(QuotedBody(self._fill(run, part.parts, params)))
+                elif isinstance(part, Splice):
+                    found.extend(_splice(to_text(run, part.source.evaluate(run))))
                 else:
                     found.append(_fill(run, part, params))
             except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
@@ -177,6 +179,15 @@ def compile_sql(text: str) -> SqlTemplate:
     return SqlTemplate(text)
 
 
+def _splice(text: str) -> Sequence[Finished]:
+    """Text that was inserted as it is, cut where it ends a statement: drivers take one at a time."""
+    if ";" not in text or HOLE in text:
+        return (text,)
+    parts, problems, _ = scan(text, (), in_body=True)
+    cut = [part.text if isinstance(part, SqlText) else part for part in parts if isinstance(part, SqlText | StatementBreak)]
+    return (text,) if problems or len(cut) < len(parts) else cut
+
+
 def _fill(run: Evaluation, part: Part, params: Mapping[str, Any]) -> str | Parameter | StatementBreak:
     if isinstance(part, SqlText):
         return part.text
@@ -188,8 +199,6 @@ def _fill(run: Evaluation, part: Part, params: Mapping[str, Any]) -> str | Param
         if part.name not in params:
             raise sql_error(f"there is no parameter `{part.name}`")
         return Parameter(params[part.name], key=(part.name,))
-    if isinstance(part, Splice):
-        return to_text(run, part.source.evaluate(run))
     if isinstance(part, Identifier):
         return _name(run, part)
     if part.literal:

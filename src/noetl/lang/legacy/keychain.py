@@ -257,8 +257,33 @@ _SORT = frozenset({"type", "kind", "provider", "source", "tool", "service"})
 _ENV = re.compile(r"\s*\{\{\s*env\.([A-Za-z_]\w*)\s*\}\}\s*")
 
 
+#: settings of a connection that stood among the arguments of a query
+_CONNECTION = {"db_host": "host", "db_port": "port", "db_user": "user", "db_password": "password", "db_name": "database",
+               "db_database": "database", "db_conn_string": "dsn", "db_dsn": "dsn"}  # fmt: skip
+
+
+def _lower_connection(doc: Lowering, task: MapNode, name: str) -> None:
+    """`with: {db_host: …}`: a connection without a credential."""
+    holders = [block for block in (task, map_of(task, "input")) if block is not None]
+    found = [(block, one) for block in holders for one in block.entries if one.name in _CONNECTION]
+    settings: dict[str, object] = {_CONNECTION[one.name]: one.value for _, one in found}
+    if text_of(task, "kind") != "postgres" or "auth" in task or not settings.keys() & {"host", "dsn"}:
+        return
+    near = found[0][1].key
+    doc.report_older("habit", f"`{near.text}` of a query", "a keychain entry, and its name under `auth`", near)
+    for block, one in found:
+        block.take(one.name)
+    port = settings.get("port")
+    if isinstance(port, Scalar) and port.text.isdigit():
+        settings["port"] = int(port.text)
+    made = _free(doc, f"{name}_auth")
+    keychain_entry(doc, made, "postgres_credential", settings, near)
+    task.put(entry("auth", make(made, near=near), near=near), at=task.position("kind") + 1)
+
+
 def lower_auth(doc: Lowering, task: MapNode, name: str) -> None:
     """Make `auth` of a task, or of a sink, the name of a keychain entry."""
+    _lower_connection(doc, task, name)
     found = task.entry("auth")
     if found is None or not isinstance(found.value, MapNode):
         credential = task.entry("credential") or task.entry("credentials")

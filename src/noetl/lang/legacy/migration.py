@@ -12,7 +12,16 @@ from collections.abc import Mapping
 import msgspec
 
 from noetl.lang.legacy import defined_names, keychain, root_keys, shapes, sink_tasks, template_names
-from noetl.lang.legacy.constructs import cursor_loops, document_words, doubts, reserved_removal
+from noetl.lang.legacy.constructs import (
+    code_names,
+    cursor_loops,
+    database_files,
+    document_words,
+    doubts,
+    reserved_removal,
+    sql_texts,
+    workload_templates,
+)
 from noetl.lang.legacy.lowered_document import Lowering
 from noetl.lang.legacy.scanner import scan
 from noetl.lang.legacy.workflow import (
@@ -46,10 +55,14 @@ LOWERINGS = (
     published_results.lower,
     rules_and_writes.lower,
     sink_tasks.lower,
+    sql_texts.lower,
+    database_files.lower,
     routing.lower,
+    code_names.lower,
     arc_args.lower,
     reserved_removal.lower,
     template_names.lower,
+    workload_templates.lower,
     shapes.lower,
     fan_in.lower,
     doubts.lower,

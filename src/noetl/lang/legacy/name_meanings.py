@@ -34,6 +34,10 @@ class NameContext:
     after_task: bool = False
     #: names the caller gives a workbook task
     given: frozenset[str] = frozenset()
+    #: keys of the `input` that stands beside the template
+    inputs: frozenset[str] = frozenset()
+    #: in a workbook task that nothing calls: whatever it reads it would be given
+    is_uncalled: bool = False
     holder: MapEntry | None = None
 
 
@@ -114,6 +118,11 @@ def _blocks(step: MapNode | None) -> Iterator[MapNode]:
             waiting.extend(node.items)
 
 
+def keys_of(node: Node | None) -> frozenset[str]:
+    """The keys of a map."""
+    return frozenset(one.name for one in node.entries) if isinstance(node, MapNode) else frozenset()
+
+
 def declares(step: MapNode, name: str) -> bool:
     """Whether a step has an input of that name."""
     block = map_of(step, "input")
@@ -125,10 +134,11 @@ def caller_inputs(doc: Lowering) -> dict[str, set[str]]:
     names: dict[str, set[str]] = {}
     for step in doc.steps():
         for _name, call in task_items(step):
-            block = map_of(call, "input") if text_of(call, "kind") == "workbook" else None
-            if block is not None:
+            block = map_of(call, "input")
+            if text_of(call, "kind") == "workbook":
                 task = text_of(call, "task") or text_of(call, "name")
-                names.setdefault(task, set()).update(one.name for one in block.entries)
+                given = names.setdefault(task, set())
+                given.update(one.name for one in block.entries) if block is not None else None
     return names
 
 

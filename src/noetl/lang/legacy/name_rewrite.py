@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from noetl.expr import has_template
+from noetl.lang.reading.node import Scalar
 
 Token = tuple[str, str]
 _TAG = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL)
@@ -45,7 +46,7 @@ Renamer = Callable[[NameChain], ChainRename | None]
 
 
 @lru_cache(maxsize=20_000)
-def _tokens(text: str) -> tuple[Token, ...] | None:
+def tokens_of(text: str) -> tuple[Token, ...] | None:
     """All tokens, white space included: joined together they are the text again. None if it does not lex."""
     found = _lex(text)
     if found is None or "".join(value for _, value in found) == text:
@@ -76,6 +77,32 @@ def _lex(text: str) -> tuple[Token, ...] | None:
         return None
 
 
+def as_expression(node: Scalar) -> str | None:
+    """What a value says as one expression of a template; None if a statement such as `{% if %}` stands in it."""
+    if not isinstance(node.value, str) or not has_template(node.text):
+        return write_literal(node.value)
+    if "{%" in node.text or "{#" in node.text:
+        return None
+    parts = [part for part in _TAG.split(node.text if not node.text.strip().startswith("{{") else node.text.strip()) if part]
+    if len(parts) == 1:
+        return _inside(parts[0])
+    terms = [_inside(part) if part.startswith("{{") else write_literal(part) for part in parts]
+    return " ~ ".join(term if re.fullmatch(r"[\w.]+|'[^']*'", term) else f"({term})" for term in terms)
+
+
+def _inside(tag: str) -> str:
+    return tag[2:-2].strip("-+ \t\r\n")
+
+
+def write_literal(value: object) -> str:
+    """A plain value as a template writes it."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
+    return repr(value)
+
+
 def names_in(text: str) -> set[str]:
     """The root names a template mentions."""
     seen: set[str] = set()
@@ -91,7 +118,7 @@ def rewrite(text: str, rename: Renamer) -> str:
     """The text with every chain renamed as `rename` says."""
     if not has_template(text):
         return text
-    tokens = _tokens(text)
+    tokens = tokens_of(text)
     if tokens is None:
         return text
     local = _find_locals(tokens)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from noetl.expr import has_template
 from noetl.lang.grammar.document_shape import API_VERSION, PLAYBOOK
 from noetl.lang.grammar.foreign_keys import find_foreign
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map, quote_entries, strings
-from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, names_in, rewrite
+from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
 from noetl.lang.reading.node import (
     ListNode,
     MapEntry,
@@ -26,8 +25,6 @@ from noetl.model.shape import Record
 #: keys of `executor.spec` of other runtimes, which say what is the case here anyway
 _SAYS_NOTHING = frozenset({"entry_step", "final_step", "no_next_is_error", "entry"})
 _OF_METADATA = ("name", "path", "version", "description", "labels", "tags")
-#: names that only a run knows; in a workload's default they are plain text
-_OF_A_RUN = frozenset({"job", "env", "payload", "execution_id", "workload"})
 
 
 def lower(doc: Lowering) -> None:
@@ -189,7 +186,6 @@ def _metadata(doc: Lowering) -> None:
 def lower_misplaced(doc: Lowering) -> None:
     """Move what stands at the root by mistake, once the steps have their shape."""
     _root(doc)
-    _workload(doc)
 
 
 def _root(doc: Lowering) -> None:
@@ -231,16 +227,3 @@ def _root_metadata(doc: Lowering) -> None:
 def _spec_to_workload(chain: NameChain) -> ChainRename | None:
     return ChainRename(1, "workload") if chain.parts[0] == "spec" and len(chain.parts) > 1 else None
 
-
-def _workload(doc: Lowering) -> None:
-    """Defaults with templates were rendered once; they are data now."""
-    workload = map_of(doc.root, "workload") if doc.migrating else None
-    known = _OF_A_RUN | doc.workload_keys()
-    for one in workload.entries if workload is not None else []:
-        texts = [node.text for node in strings(one.value) if has_template(node.text)]
-        if any((roots := names_in(text)) and roots <= known for text in texts):
-            doc.todo(
-                one,
-                "a default is plain data: pass the value in the payload, or make it with `set` in a step",
-                one.key,
-            )

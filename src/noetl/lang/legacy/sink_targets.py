@@ -32,6 +32,9 @@ _ROWS = frozenset({"rows", "items", "records", "results", "activities"})
 #: a plain name, and a template that is no more than a path
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PATH = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\}\}")
+#: what a response has and a body does not
+_OF_A_RESPONSE = (("status_code",), ("headers",), ("elapsed",))
+_IS_THERE = re.compile(r"\b(?:this|result|response)(?:\.data)?\s+is\s+defined\b")
 _WORDS = {"ok": "ok", "success": "ok", "error": "error", "failed": "error"}
 #: by kind: the keys that say how to write, in place of where
 _STATEMENTS = {"postgres": ("statement", "command", "query", "sql"), "duckdb": ("commands", "command", "query", "statement"),
@@ -50,6 +53,13 @@ class SinkOrigin:
     taken: frozenset[str] = frozenset()
     #: the step, if it loops: its name stood for the iteration too
     looping: str = ""
+    #: the loop that has ended, if this is its sink
+    ended: str = ""
+    #: of a request: its url, as an expression
+    url: str = ""
+    has_parameters: bool = False
+    #: what is read under `data` is the response with its status, and not the body
+    is_wrapped: bool = False
     #: what its sinks leave open, since the last who asked
     doubts: list[str] = field(default_factory=list)
 
@@ -69,14 +79,28 @@ class SinkOrigin:
         root = chain.parts[0]
         return root.removeprefix(MARK) == self.result or (root in _RESULT and root not in self.taken)
 
+    def of_loop(self, chain: NameChain) -> ChainRename | None:
+        """What a loop that has ended is known by: its list, and its length."""
+        words = chain.parts
+        at = 1 if words[0] == self.ended or self.is_result(chain) else 0
+        if words[at : at + 1] in (("results",), ("data",)):
+            return ChainRename(at + 1, "output.data")
+        if words[at : at + 1] in (("count",), ("total",)):
+            return ChainRename(at + 1, "output.data | length" if len(words) == at + 1 else "(output.data | length)")
+        return ChainRename(1, "output.data") if at else None
+
     def in_output(self, chain: NameChain) -> ChainRename | None:
         """The result, or a part of it, behind its tool."""
         parts = chain.parts
+        if self.ended:
+            return self.of_loop(chain)
         if self.looping and parts[0] == self.looping and parts[1:2] in (("result_index",), ("index",)):
             return ChainRename(2, "iter.index")
         if not self.is_result(chain):
             return None
         after = parts[1] if len(parts) > 1 and not (chain.called and len(parts) == 2) else ""
+        if self.is_wrapped and after == "data":
+            return self._of_response(parts)
         if after in HTTP and self.kind in ("http", ""):
             if after == "status" and set(chain.compared) & _WORDS.keys():
                 return ChainRename(2, "output.status", compared=_WORDS)
@@ -90,8 +114,35 @@ class SinkOrigin:
         self._look_behind(chain, after)
         return ChainRename(2, "output.data")
 
+    def look_at(self, sinks: Node) -> None:
+        """Find out what sinks of a request mean by `this.data`: who reads the status under it means the response."""
+        found: list[bool] = []
+
+        def look(chain: NameChain) -> None:
+            found.append(self.is_result(chain) and chain.parts[1:2] == ("data",) and chain.parts[2:3] in _OF_A_RESPONSE)
+
+        for node in strings(sinks) if self.kind == "http" else ():
+            rewrite(node.text, look)
+        self.is_wrapped = any(found)
+        for node in strings(sinks) if self.is_wrapped else ():
+            node.rewrite(_IS_THERE.sub("output.data is defined", node.text))
+
+    def _of_response(self, parts: tuple[str, ...]) -> ChainRename:
+        facts = {"status_code": "output.http.status", "headers": "output.http.headers", "url": self.url or "output.data.url",
+                 "elapsed": "(output.meta.duration_ms / 1000)", "data": "output.data"}  # fmt: skip
+        word = {"body": "data"}.get(parts[2], parts[2]) if len(parts) > 2 else ""
+        if word in facts:
+            if word == "url" and (self.has_parameters or not self.url):
+                self.doubt("`url` is that of the request, without its parameters" if self.url else "write the url by hand")
+            return ChainRename(3, facts[word])
+        if word:
+            return ChainRename(2, "output.data")
+        return ChainRename(2, "{" + ", ".join(f"'{key}': {fact}" for key, fact in facts.items() if fact != "output.data.url") + "}")
+
     def _look_behind(self, chain: NameChain, after: str) -> None:
         """`result.data` is the result; a key of that name may have been meant."""
+        if self.kind == "http" and chain.parts[2:3] == ("url",):
+            self.doubt("`url` is read out of the body; the request's own is the task's `url`")
         if self.kind == "http" and chain.parts[2:3] and chain.parts[2] in ENVELOPE:
             name = f"output.data.{chain.parts[2]}"
             self.doubt(f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`")
@@ -196,10 +247,22 @@ def data_of(sink: MapNode, origin: SinkOrigin) -> Node | str:
     if "mapping" in body_of(sink):
         origin.doubt("the sink had `args` and `mapping`: say which of them names the columns")
     row = origin.rename(given.value)
+    is_postgres = text_of(body_of(sink), "kind") == "postgres"
     for node in strings(row):
-        if node.text.strip() == WHOLE:
+        if is_postgres:
+            node.rewrite(_without_json(node.text))
+        elif node.text.strip() == WHOLE:
             node.rewrite("{{ output.data | tojson }}")  # a whole payload in one column is written as JSON
     return make([row], near=given.value)
+
+
+_JSON = re.compile(r"(\{\{-?\s*)((?:(?!\{\{|\}\}|\|).)+?)\s*\|\s*to_?json(?:\(\))?\s*(-?\}\})", re.DOTALL)
+
+
+def _without_json(text: str) -> str:
+    """A map or a list for a column: as JSON in one of text, and as it is in one of JSON, where text would be a text."""
+    found = _JSON.fullmatch(text.strip())
+    return f"{found[1]}{found[2].strip()} {found[3]}" if found is not None else text
 
 
 def _rows_or_column(args: MapNode, origin: SinkOrigin) -> str | None:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from noetl.lang.legacy.chunked_transfers import lower_cursor, lower_transfer
-from noetl.lang.legacy.lowered_document import V10, Lowering, add_set, quote_entries, strings, task_items
+from noetl.lang.legacy.lowered_document import (
+    V10,
+    Lowering,
+    add_set,
+    ensure_map,
+    quote_entries,
+    strings,
+    task_items,
+)
 from noetl.lang.legacy.name_meanings import HTTP, elements_of
-from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
+from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, as_expression, rewrite
 from noetl.lang.legacy.sink_targets import (
     OWN,
     WHOLE,
@@ -127,9 +135,9 @@ def lower(doc: Lowering) -> None:
         for word in _WORDS:
             found = step.take(word)
             if found is not None and map_of(step, "loop") is not None:
-                said = "this was saved once, after the loop: move the last task to a step of its own"
-                doc.todo(step.entry("tool"), said, found.key)
-            _sinks_of(doc, step, last, name, found, behind_all=True)
+                _after_loop(doc, step, found)
+            else:
+                _sinks_of(doc, step, last, name, found, behind_all=True)
         for _name, task in task_items(step):
             task.take("result")
 
@@ -148,7 +156,11 @@ def _task_sinks(doc: Lowering, step: MapNode, task: MapNode, name: str) -> None:
 def _origin(doc: Lowering, step: MapNode, task: MapNode | None) -> SinkOrigin:
     taken = (doc.workload_keys() | doc.step_names()) - OWN | set(elements_of(step))
     looping = text_of(step, "step") if "loop" in step else ""
-    return SinkOrigin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken), looping)
+    url = task.get("url") if task is not None else None
+    origin = SinkOrigin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken), looping)
+    origin.url = f"({as_expression(url)})" if isinstance(url, Scalar) and "{%" not in url.text else ""
+    origin.has_parameters = task is not None and "params" in task
+    return origin
 
 
 def _save_step(doc: Lowering, step: MapNode) -> None:
@@ -206,6 +218,7 @@ def _sinks_of(
     chunk = task.take("chunk") if task is not None else None
     label = _Labels(name, {found for found, _ in task_items(step)})
     origin = _origin(doc, step, task)
+    origin.look_at(sinks.value)
     made = [*_tasks(doc, every, sinks, origin, label), *_transfers(doc, every, sinks, origin, label, chunk)]
     if not made:
         origin.settle(doc, step.entry("tool"), sinks.key)
@@ -224,6 +237,25 @@ def _sinks_of(
         keep_helpers(
             doc, step, task, name, home.items[start + 1 : end + 1], last=home is items and end == len(items.items)
         )
+
+
+def _after_loop(doc: Lowering, step: MapNode, sinks: MapEntry) -> None:
+    """What was saved once, when a loop had ended: tasks around the body, which see its list."""
+    doc.is_000 = True
+    doc.report_older(sinks.name, f"`{sinks.name}` of a loop", "tasks under `spec.policy.after`", sinks.key)
+    name = text_of(step, "step")
+    taken = (doc.workload_keys() | doc.step_names()) - OWN - {name}
+    origin = SinkOrigin("loop", text_of(step, "result"), taken=frozenset(taken), ended=name)
+    every = list(iter_sinks(sinks.value))
+    label = _Labels(name, {found for found, _ in task_items(step)})
+    made = [*_tasks(doc, every, sinks, origin, label), *_transfers(doc, every, sinks, origin, label, None)]
+    origin.settle(doc, step.entry("tool"), sinks.key)
+    if not made:
+        return
+    for task in made:
+        task.take("output")
+    policy = ensure_map(ensure_map(step, "spec", sinks.key), "policy", sinks.key)
+    policy.put(entry("after", make(made, near=sinks.key), near=sinks.key))
 
 
 class _Labels:

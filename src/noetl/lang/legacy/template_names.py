@@ -6,17 +6,19 @@ of the step's loop, an earlier task of the pipeline, a key of the workload, the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 
 from noetl.expr import MOST_CHARACTERS, PathRead, has_template, template
-from noetl.lang.legacy.lowered_document import MARK, V10, Lowering, add_set, task_items
+from noetl.lang.legacy.lowered_document import MARK, V10, Lowering, add_set, strings, task_items
 from noetl.lang.legacy.name_meanings import (
     NameContext,
     caller_inputs,
     declares,
     elements_of,
+    keys_of,
     of_output,
     publisher,
     rename_event,
@@ -35,6 +37,8 @@ from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, e
 _OUTPUT_WORDS = frozenset({"this", "result", "response"})
 _HABITS = ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index")
 _MOST_BROKEN = 1_000
+#: a status that is compared with numbers, in whichever template of the step
+_A_NUMBER = re.compile(r"\bresult\.status\s*(?:(?:==|!=|<=?|>=?|(?:not\s+)?in)\s*[\[(]?\s*\d|\|\s*int\b)")
 
 
 def lower(doc: Lowering) -> None:
@@ -47,6 +51,10 @@ class _NameLowering:
         self.doc = doc
         self.workload = doc.workload_keys()
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
+        #: steps in which `result.status` is a number
+        self.counting = {
+            name for name, step in self.steps.items() if any(_A_NUMBER.search(one.text) for one in strings(step))
+        }
         #: steps whose result somebody reads
         self.wanted: dict[str, Scalar] = {}
         #: templates that do not parse
@@ -70,7 +78,8 @@ class _NameLowering:
         workbook = map_of(self.doc.root, "workbook")
         given = caller_inputs(self.doc) if workbook is not None else {}
         for one in workbook.entries if workbook is not None else []:
-            scene = NameContext(given=frozenset(given.get(one.name, ())), holder=one)
+            called = one.name in given
+            scene = NameContext(given=frozenset(given.get(one.name, ())), is_uncalled=not called, holder=one)
             block = MapNode([entry("tool", one.value)], one.value.start, one.value.end)
             self.tasks(block, scene, one)
         keychain = self.doc.root.entry("keychain")
@@ -132,10 +141,13 @@ class _NameLowering:
     def tasks(self, step: MapNode, scene: NameContext, holder: MapEntry) -> None:
         for name, task in list(task_items(step)):
             scene.kind = text_of(task, "kind")
+            of_step, own = keys_of(step.get("input")), keys_of(task.get("input"))
             for one in task.entries:
                 if one.name not in LITERAL:
+                    scene.inputs = of_step if one.name == "input" or scene.kind == "http" else of_step | own
                     scene.after_task = one.name in ("output", "set", "spec")
                     self.below(one.value, scene, holder)
+            scene.inputs = frozenset()
             scene.earlier[name] = task
 
     def below(self, node: Node, scene: NameContext, holder: MapEntry) -> None:
@@ -306,6 +318,9 @@ class _NameLowering:
 
     def bare(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
         root = chain.parts[0]
+        if root in scene.inputs:
+            self.doc.report_older("bare-name", f"the bare name `{root}`", f"`input.{root}`", node)
+            return ChainRename(1, f"input.{root}")
         scope = self.target_scope(root, scene) or ("ctx" if root in self.doc.results else None)
         if root in self.steps and self.is_written_elsewhere(root):
             said = f"`{root}` is a step, and another step writes a `{root}`: write `ctx.{root}` and say whose it is"
@@ -336,13 +351,18 @@ class _NameLowering:
             self.doc.todo(scene.holder, said, node)
         elif root in _OUTPUT_WORDS and scene.after_task:
             return self.output_word(chain, scene, node)
-        elif root not in _OUTPUT_WORDS and self.is_given_at_the_start(root):
+        elif self.is_given_at_the_start(root):
             return self.undefined(root, scene, node)
         return None
 
     def output_word(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
         """`this`, `result` and `response` after a task."""
         self.doc.report_older("habit", f"`{chain.parts[0]}`", "`output`", node)
+        if scene.kind == "http" and chain.parts[:2] == ("result", "status") and not chain.compared:
+            if scene.step_name in self.counting:
+                return ChainRename(2, "output.http.status")
+            said = "`result.status` is read out of the body; the status of the response is `output.http.status`"
+            self.doc.todo(scene.holder, said, node)
         renamed = of_output(chain, scene.kind)
         if renamed.consumed == 1:
             self.doc.note_older_read(node, "output.data")
@@ -354,8 +374,13 @@ class _NameLowering:
 
     def undefined(self, root: str, scene: NameContext, node: Scalar) -> ChainRename:
         """A name that nothing in the document defines: the caller of an older run gave it."""
+        if scene.is_uncalled:
+            self.doc.report_older("bare-name", f"the bare name `{root}`", f"`input.{root}`", node)
+            return ChainRename(1, f"input.{root}")
         self.doc.report_older("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
         said = f"nothing here defines `{root}`: pass it in the payload, or write what is meant"
+        if root in _OUTPUT_WORDS:
+            said = f"`{root}` is read before there is one: name the step whose result is meant"
         self.doc.todo(scene.holder, said, node)
         return ChainRename(1, f"workload.{root}")
 

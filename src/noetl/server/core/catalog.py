@@ -112,5 +112,9 @@ def _read_metadata(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError):
         return {}
     root = read_yaml(text, Diagnostics(Source(text, str(file))))
-    metadata = plain_value(root.get("metadata")) if isinstance(root, MapNode) else None
-    return metadata if isinstance(metadata, dict) else {}
+    if not isinstance(root, MapNode):
+        return {}
+    # An older playbook says at its root what it is called.
+    older = {key: plain_value(root.get(key)) for key in ("path", "name") if key in root}
+    metadata = plain_value(root.get("metadata")) if "metadata" in root else None
+    return {**older, **metadata} if isinstance(metadata, dict) else older

@@ -246,7 +246,7 @@ class PythonHostServer:
         code = function.__code__
         count = code.co_argcount + code.co_kwonlyargcount
         names = code.co_varnames[:count]
-        values = {**values, **self._scopes(set(names), values)}
+        values = {**self._provided(set(names), values), **values}
         defaults = names[code.co_argcount - len(function.__defaults__ or ()) : code.co_argcount]
         optional = {*defaults, *(function.__kwdefaults__ or ())}
         _check_arguments(function, [name for name in names if name not in optional], values)
@@ -263,13 +263,18 @@ class PythonHostServer:
             parameters = inspect.signature(function).parameters.values()
         except ValueError:  # a built-in that does not tell
             return function(**values)
-        values = {**values, **self._scopes({one.name for one in parameters}, values)}
+        values = {**self._provided({one.name for one in parameters}, values), **values}
         named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
         _check_arguments(function, [one.name for one in named if one.default is one.empty], values)
         first = [values.pop(one.name) for one in named if one.kind is one.POSITIONAL_ONLY and one.name in values]
         if not any(one.kind is one.VAR_KEYWORD for one in parameters):
             values = {one.name: values[one.name] for one in named if one.name in values}
         return function(*first, **values)
+
+    def _provided(self, names: set[str], values: dict[str, Any]) -> dict[str, Any]:
+        """What the engine gives a function under names of its own: the whole input, and the scopes."""
+        given = self._scopes(names, values)
+        return {"input_data": values, **given} if "input_data" in names else given
 
     def _scopes(self, names: set[str], values: dict[str, Any]) -> dict[str, Any]:
         """`context` and `results`, if they are wanted; they may be large, so they are sent only when asked for."""

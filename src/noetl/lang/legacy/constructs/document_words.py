@@ -118,10 +118,10 @@ _STORES = {"auto", "blob", "object_store", "relational", "nats"}
 _OTHER_STORES = {
     "s3": "object_store",
     "gcs": "object_store",
-    "object": "object_store",
     "postgres": "relational",
-    "kv": "nats",
 }
+#: stores that older engines brought along
+_OF_THE_ENGINE = frozenset({"kv", "object", "memory", "disk", "eventlog", "nats_kv", "nats_object"})
 _SETTINGS = frozenset({"output_select", "store", "ttl", "inline_max_bytes"})
 
 
@@ -155,6 +155,8 @@ def _put_store(doc: Lowering, step: MapNode, holder: MapNode, one: MapEntry) -> 
         if isinstance(one.value, MapNode)
         else []
     )
+    if kind in _OF_THE_ENGINE:
+        return  # where an older engine kept its results: that is for the one that runs this
     if word in _STORES and word != "auto":
         _put_result(doc, holder, entry("store", make(word, near=one.key), near=one.key))
     if left or word not in _STORES:

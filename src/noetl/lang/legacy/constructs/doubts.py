@@ -18,6 +18,8 @@ _AS_NUMBER = re.compile(
 _RELATIVE = re.compile(
     r"(?:^|[\s=\"'(;&|])(?:\.{1,2}/|[A-Za-z0-9_-]+/)[\w.-]|(?:^|[;&|]\s*)(?:cd\s+[^/~$\s{]|make\b)", re.MULTILINE
 )
+#: what a command prints is no path
+_PRINTED = re.compile(r"\b(?:echo|printf)\b(?:[^\n;|&>\"']|\"[^\"]*\"|'[^']*')*")
 _ADDRESS = re.compile(r"\w+://\S+|(?<![\w.-])/\S+")
 _SQL = ("postgres", "duckdb")
 
@@ -43,4 +45,5 @@ def _depends_on_folder(task: MapNode) -> bool:
     lines = cmd.items if isinstance(cmd, ListNode) else [cmd]
     if text_of(task, "kind") != "shell" or "cwd" in task:
         return False
-    return any(isinstance(line, Scalar) and _RELATIVE.search(_ADDRESS.sub("", line.text)) for line in lines)
+    texts = [_PRINTED.sub("", line.text) for line in lines if isinstance(line, Scalar)]
+    return any(_RELATIVE.search(_ADDRESS.sub("", text)) for text in texts)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from noetl.lang.legacy.shapes.code_values import (
     ANY,
     NOTHING,
+    SQL_DOUBLED,
+    SQL_PART,
     UNKNOWN,
     CodeValue,
     ReadPath,
@@ -28,6 +31,8 @@ _SAME_ELEMENTS = frozenset({"list", "sorted", "tuple", "reversed", "iter", "set"
 _HARMLESS = frozenset({"print", "bool", "type", "id", "isinstance", "hasattr", "callable"})
 #: functions of modules that give back what they are given, in another form
 _SAME_VALUE = frozenset({"loads", "deepcopy", "copy"})
+#: methods of a text that leave its quotes alone
+_SAME_QUOTES = frozenset({"strip", "lstrip", "rstrip", "lower", "upper", "title", "capitalize"})
 _MEASURES = frozenset({"len", "sum", "any", "all"})
 _MOST_CALLS = 200
 _DEEPEST = 12
@@ -141,6 +146,8 @@ class ExpressionReader:
         return env.get(node.id, UNKNOWN)
 
     def constant(self, node: ast.Constant, _env: CodeNames) -> CodeValue:
+        if node.value == "NULL":
+            return SQL_PART
         return NOTHING if node.value is None else UNKNOWN
 
     def either(self, node: ast.BoolOp, env: CodeNames) -> CodeValue:
@@ -163,8 +170,15 @@ class ExpressionReader:
 
     def operation(self, node: ast.BinOp, env: CodeNames) -> CodeValue:
         if isinstance(node.op, ast.Add | ast.BitOr):
-            return join_values([self.value(node.left, env), self.value(node.right, env)])
+            parts = [self.value(node.left, env), self.value(node.right, env)]
+            if _is_quoted(_first_text(node)):
+                return SQL_PART
+            return join_values(replace(part, sql=frozenset()) if part.sql else part for part in parts)
         return self.escape_children(node, env)
+
+    def formatted(self, node: ast.JoinedStr, env: CodeNames) -> CodeValue:
+        self.escape_children(node, env)
+        return SQL_PART if _is_quoted(_first_text(node)) else UNKNOWN
 
     def opaque(self, _node: ast.expr, _env: CodeNames) -> CodeValue:
         return UNKNOWN
@@ -222,8 +236,9 @@ class ExpressionReader:
                 self.value(test, inner)
         if isinstance(node, ast.DictComp):
             self.value(node.key, inner)
-            self.escape(self.value(node.value, inner))
-            return UNKNOWN
+            value = self.value(node.value, inner)
+            self.escape(value)
+            return CodeValue(keys={ANY: value}, is_open=True) if value.sql else UNKNOWN
         return CodeValue(element=self.value(node.elt, inner))
 
     def compare(self, node: ast.Compare, env: CodeNames) -> CodeValue:
@@ -296,6 +311,12 @@ class ExpressionReader:
             return self.listing(holder, func.attr)
         if func.attr == "copy" and not arguments:
             return holder
+        if func.attr == "replace" and [_constant(one) for one in node.args] == ["'", "''"]:
+            return SQL_DOUBLED
+        if func.attr in _SAME_QUOTES and holder.sql:
+            return holder
+        if func.attr == "join" and arguments and SQL_PART.sql <= _element_of(arguments[0]).sql:
+            return SQL_PART
         if func.attr in _SAME_VALUE and arguments:
             return arguments[0]
         if func.attr in ("append", "extend", "update", "add", "insert") and isinstance(func.value, ast.Name):
@@ -362,6 +383,28 @@ class ExpressionReader:
         return join_values(returned)
 
 
+def _constant(node: ast.expr) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _element_of(value: CodeValue) -> CodeValue:
+    return value.element if value.element is not None else UNKNOWN
+
+
+def _first_text(node: ast.expr) -> str:
+    """The text that a text begins with which is put together out of several."""
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
+    found = _constant(first)
+    return found.strip() if isinstance(found, str) else ""
+
+
+def _is_quoted(text: str) -> bool:
+    """Whether a text begins as a literal, or a list of values, of a statement."""
+    return text.startswith("'") or text in ("(", "('")
+
+
 def _is_own(node: ast.expr, functions: Mapping[str, object], env: CodeNames) -> TypeGuard[ast.Name]:
     """Whether an expression is the name of a function that the code itself defines."""
     return isinstance(node, ast.Name) and node.id in functions and node.id not in env
@@ -388,7 +431,7 @@ _EXPRESSIONS: dict[type[ast.AST], Callable[[ExpressionReader, Any, CodeNames], C
     ast.Await: ExpressionReader.inside,
     ast.Starred: ExpressionReader.inside,
     ast.Attribute: ExpressionReader.attribute,
-    ast.JoinedStr: ExpressionReader.escape_children,
+    ast.JoinedStr: ExpressionReader.formatted,
     ast.FormattedValue: ExpressionReader.escape_children,
     ast.Lambda: ExpressionReader.opaque,
 }

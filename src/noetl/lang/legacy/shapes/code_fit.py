@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from noetl.lang.legacy.shapes.code_values import ANY, ReadTree
+from noetl.lang.legacy.shapes.expressions import OF_ITSELF
 from noetl.lang.legacy.shapes.older_views import PAYLOAD, Leaf, View, is_second_name
 from noetl.lang.legacy.shapes.references import Published
 from noetl.lang.legacy.shapes.results import Result
@@ -44,7 +45,8 @@ def fit_code(result: Result, tree: ReadTree, *, is_older: bool) -> CodeFit:
             made[key] = _restrict(inner, tree.children.get(key), fit, key)
     for key in sorted(evidence - set(result.view)):
         below = fit_code(result, tree.child(key), is_older=True)
-        made[key] = below.shape if below.shape is not None else Leaf(PAYLOAD)
+        itself = Leaf(PAYLOAD, OF_ITSELF.replace("KEY", key)) if result.may_have(key) else Leaf(PAYLOAD)
+        made[key] = below.shape if below.shape is not None else itself
         fit.missing += below.missing
     for key in sorted(keys - evidence):
         if result.own.shows(key):

@@ -32,6 +32,8 @@ class CodeValue:
     element: CodeValue | None = None
     #: may be something else than what `origins`, `keys` and `element` say
     is_open: bool = False
+    #: text made for a statement: `doubled`, with its quotes doubled, or `part`, with quotes of its own around it
+    sql: frozenset[str] = frozenset()
     #: how many values it consists of
     size: int = field(init=False, compare=False)
 
@@ -48,6 +50,9 @@ class CodeValue:
 
 NOTHING = CodeValue()
 UNKNOWN = CodeValue(is_open=True)
+#: text with its quotes doubled, and text that is a part of a statement
+SQL_DOUBLED = CodeValue(is_open=True, sql=frozenset({"doubled"}))
+SQL_PART = CodeValue(is_open=True, sql=frozenset({"part"}))
 
 
 def join_values(values: Iterable[CodeValue]) -> CodeValue:
@@ -64,6 +69,7 @@ def join_values(values: Iterable[CodeValue]) -> CodeValue:
         keys,
         join_values(elements) if elements else None,
         any(value.is_open for value in found),
+        frozenset().union(*(value.sql for value in found)),
     )
 
 

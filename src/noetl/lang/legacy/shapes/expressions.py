@@ -24,6 +24,8 @@ class Resolved:
     facts: tuple[str, ...] = ()
 
 
+#: a key of a result if it has one by that name, else the result itself
+OF_ITSELF = "{}.KEY | default({})"
 #: gives the elements of a loop's list, where they are read from
 ElementOf = Callable[[Result, str, int], Reference]
 
@@ -74,6 +76,9 @@ def _payload(
         return Resolved(0, "", _explain(result, rest[0]))
     if result.kind == "loop" and rest and rest[0].isdigit():
         return _element(reference, f"{text}[{rest[0]}]", path, taken + 1, element_of)
+    for word in path[:taken]:
+        if result.may_have(word):
+            text = f"({OF_ITSELF.replace('KEY', word).replace('{}', text)})"
     return Resolved(reference.length + taken, text, reference=reference if not rest else None)
 
 

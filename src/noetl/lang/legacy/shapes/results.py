@@ -75,6 +75,15 @@ class Result:
         words = WRAPPERS if kind != "http" else ("result", "output")
         return tuple(word for word in words if word not in self.view and not self.own.shows(word))
 
+    def may_have(self, word: str) -> bool:
+        """Whether the result may have a key that else means the result itself: nothing here tells what a child gives."""
+        last = self.last
+        if last.kind == "playbook":
+            return True
+        if last.kind != "python" or not last.own.is_open or last.task is None:
+            return False
+        return bool(last.own.origins) or re.search(rf"['\"]{word}['\"]", text_of(last.task, "code")) is not None
+
     def own_fact(self, fact: str) -> str | None:
         """A fact as the templates of the step that has just ended read it; None where nothing gives it."""
         if fact == "url":

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from noetl.lang.legacy.lowered_document import Lowering, add_set, strings, task_items
 from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
+from noetl.lang.legacy.shapes import sql_quotes
 from noetl.lang.legacy.shapes.code_fit import element_reads, fit_code
 from noetl.lang.legacy.shapes.code_reads import CodeShape
 from noetl.lang.legacy.shapes.code_values import ANY, CodeValue, ReadTree
@@ -66,6 +67,7 @@ class ShapeLowering:
         if self.doc.found_any or self.doc.accepted:
             self.publish_context_reads()
         self.publications.find()
+        sql_quotes.lower(self.doc, self.results, self.publications)
         self.read_templates()
         self.read_codes()
         for _ in range(4):
@@ -214,10 +216,6 @@ class ShapeLowering:
             return
         if not is_older and result.kind == "http" and reference.publication is not None and word in _OF_A_RESPONSE:
             said = f"`{word}`: `{reference.name}` is the body itself; `output.http` has the status and the headers"
-            self.doc.todo(point.holder, said, node)
-        hidden = is_older and word in reference.result.wrappers and result.own.is_open and result.task is not None
-        if hidden and re.search(rf"['\"]{word}['\"]", text_of(result.task, "code")):
-            said = f"`{word}` is taken for the result itself; if the code's result has a key `{word}`, read that"
             self.doc.todo(point.holder, said, node)
 
     # --- code --------------------------------------------------------------------------------------------------

@@ -36,15 +36,17 @@ def lower(doc: Lowering) -> None:
     tokens = _Tokens(doc)
     written = set().union(*map(targets, doc.steps())) if tokens.coming else set()
     for step in doc.steps():
-        arcs = [arc for _, arc in tokens.coming.get(text_of(step, "step"), []) if "args" in arc]
-        if not arcs:
+        arcs = [arc for _, arc in tokens.coming.get(text_of(step, "step"), [])]
+        carrying = [arc for arc in arcs if "args" in arc]
+        if not carrying:
             continue
         doubt = _find_doubt(written, step, tokens)
-        if not doubt:
-            _rewrite(doc, step, arcs)
-            written.update(*map(targets, arcs))
-        for arc in arcs if doubt else []:
-            doc.todo(arc.entry("args"), doubt, arc)
+        if doubt:
+            doc.todo(carrying[0].entry("args"), doubt, carrying[0])
+            continue
+        _bring_nothing(arcs)
+        _rewrite(doc, step, arcs)
+        written.update(*map(targets, arcs))
 
 
 class _Tokens:
@@ -108,7 +110,7 @@ def _find_doubt(written: set[str], step: MapNode, tokens: _Tokens) -> str:
         return f"say with `set` what `{name}` is to read: these `args` are no map"
     for key in sorted(keys):
         values = [one for entries in brought for one in entries if one.name == key]
-        if step is tokens.first or len(values) < len(brought):
+        if step is tokens.first or (len(values) < len(brought) and _tells_missing(step, key)):
             return f"not every token that comes to `{name}` brings `{key}`: write it with `set`, and say what holds without"
         if _in_ctx(step, key) in written:
             return f"`{_in_ctx(step, key)}` is written already: write `{key}` by another name with `set`"
@@ -121,6 +123,28 @@ def _find_doubt(written: set[str], step: MapNode, tokens: _Tokens) -> str:
     if not all(isinstance(arc.get("set"), MapNode | None) for _, arc in coming):
         return "add these `args` to the `set` beside them"
     return _find_rival(step, tokens)
+
+
+def _tells_missing(step: MapNode, key: str) -> bool:
+    """Whether a step does something else where a token brings no such key than where it brings null."""
+    name = re.escape(key)
+    reads = rf"\bargs(?:\.{name}\b|\[(['\"]){name}\1\])"
+    told = re.compile(rf"{reads}\s*(?:is\s|\|\s*d(?:efault)?\((?!\s*none\s*\)))")
+    return any(told.search(one.text) for one in strings(step, skip=_CODE))
+
+
+def _bring_nothing(arcs: list[MapNode]) -> None:
+    """Let every arc bring every key: the one of an earlier token must not be taken for this one's."""
+    keys = {one.name: one for arc in arcs for one in (map_of(arc, "args") or MapNode([], 0, 0)).entries}
+    for arc in arcs:
+        block = map_of(arc, "args")
+        missing = [one for key, one in keys.items() if block is None or key not in block]
+        if missing and block is None:
+            block = MapNode([], arc.start, arc.end)
+            arc.take("args")
+            arc.put(entry("args", block, near=arc))
+        for one in missing if block is not None else ():
+            block.put(entry(one.name, make(None, near=arc), near=arc))
 
 
 def _find_rival(step: MapNode, tokens: _Tokens) -> str:
@@ -177,8 +201,8 @@ def _rewrite(doc: Lowering, step: MapNode, arcs: list[MapNode]) -> None:
     keys: dict[str, None] = {}
     for arc in arcs:
         found = arc.entry("args")
-        assert found is not None
-        assert isinstance(found.value, MapNode)
+        if found is None or not isinstance(found.value, MapNode):
+            continue
         for one in found.value.entries:
             keys[one.name] = None
             key = make(_in_ctx(step, one.name), near=one.key)

@@ -103,14 +103,26 @@ def _backoff(block: _RetryBlock, then: dict[str, object]) -> None:
         if then.get("backoff", "exponential") == "exponential" and multiplier > 1:
             then["backoff"] = "exponential"
         if multiplier in (1, 2) or then.get("backoff") in ("none", "fixed", "linear"):
-            block.take(*_MULTIPLIER)  # any other is no doubling: left to be told
+            block.take(*_MULTIPLIER)
+        elif _grow(block, then, multiplier):
+            block.take(*_MULTIPLIER)  # where the delay is no number, that is left to be told
     for key, names in (("delay", _DELAY), ("max_delay", _LONGEST)):
         found = block.take(*names)
-        if found is not None:
+        if found is not None and key not in then:
             then[key] = found.value
     if isinstance(jitter := block.value("jitter"), bool):
         block.take("jitter")
         then.update({"jitter": True} if jitter else {})
+
+
+def _grow(block: _RetryBlock, then: dict[str, object], factor: float) -> bool:
+    """Delays that grow by another factor than two."""
+    first = block.value(*_DELAY)
+    first = 1 if first is None else first
+    if not isinstance(first, int | float) or isinstance(first, bool):
+        return False
+    then.update(backoff="fixed", delay=f"{{{{ {first} * {factor} ** (_attempt - 1) }}}}")
+    return True
 
 
 def _condition(block: _RetryBlock) -> str:

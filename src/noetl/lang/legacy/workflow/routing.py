@@ -227,8 +227,62 @@ def _fan_out(doc: Lowering, router: MapNode, arcs: list[MapNode], holder: MapEnt
     if len(set(conditions)) == len(conditions):
         return
     router.put(entry("spec", make({"mode": "inclusive"}, near=router), near=router), at=0)
-    if len(set(conditions)) > 1:
+    if len(set(conditions)) > 1 and not _part(arcs):
         doc.todo(holder, "every arc whose `when` holds is taken: make sure that only one branch can hold", router)
+
+
+_EXPRESSION = re.compile(r"\s*\{\{-?\s*((?:(?!\{\{|\}\}).)+?)\s*-?\}\}\s*", re.DOTALL)
+_OPPOSITES = ({"==", "!="}, {"<", ">="}, {">", "<="})
+_COMPARISON = re.compile(r"(.+?)\s*(==|!=|<=|>=|<|>)\s*(.+)", re.DOTALL)
+
+
+def _part(arcs: list[MapNode]) -> bool:
+    """Let each branch exclude those before it, as the first that held was the only one; False: it cannot be said."""
+    before: list[str] = []
+    for arc in arcs:
+        when = arc.get("when")
+        found = _EXPRESSION.fullmatch(when.text) if isinstance(when, Scalar) else None
+        if when is not None and found is None:
+            return False
+        own = found[1] if found is not None else ""
+        if own in before:
+            others = before[: before.index(own)]
+        else:
+            others = list(before)
+            before.append(own)
+        others = [one for one in others if not _exclude(one, own)]
+        if others and not all(others):
+            return False
+        if others:
+            # An arc without a condition is for successes only.
+            terms = [f"({own})" if own else "event.status == 'success'", *[f"not ({one})" for one in others]]
+            arc.take("when")
+            arc.put(entry("when", make("{{ " + " and ".join(terms) + " }}", near=arc), near=arc))
+    return True
+
+
+def _exclude(one: str, other: str) -> bool:
+    """Whether two conditions can never hold together."""
+    return any(_are_opposite(a, b) for a in _terms(one) for b in _terms(other))
+
+
+def _terms(condition: str) -> list[str]:
+    """What all has to hold, where the condition is no more than that."""
+    if re.search(r"\bor\b|\bif\b|[(]", condition):
+        return [condition]
+    return [term.strip() for term in re.split(r"\band\b", condition)]
+
+
+def _are_opposite(one: str, other: str) -> bool:
+    if one in (f"not {other}", f"not ({other})") or other in (f"not {one}", f"not ({one})"):
+        return True
+    first, second = _COMPARISON.fullmatch(one), _COMPARISON.fullmatch(other)
+    if first is None or second is None or first[1] != second[1]:
+        return False
+    constants = all(re.fullmatch(r"'[^']*'|\"[^\"]*\"|-?[\d.]+|true|false", found[3]) for found in (first, second))
+    if first[2] == second[2] == "==" and constants:
+        return first[3] != second[3]
+    return first[3] == second[3] and {first[2], second[2]} in _OPPOSITES
 
 
 #: conditions of a `case` that say no more than: at the end, after an error

@@ -6,6 +6,7 @@ import re
 
 from noetl.expr import template
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map, quote_entries
+from noetl.lang.legacy.name_rewrite import as_expression
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, entry, make, map_of, plain_value, text_of
 
 #: by kind: the key that holds what is run, and the one that names a file
@@ -139,6 +140,25 @@ def _keep_raw(found: re.Match[str]) -> str:
 
 
 # --- statements ------------------------------------------------------------------------------------------------
+
+
+_POSITION = re.compile(r"(?<![\w$])\$(\d+)(?!\w)")
+
+
+def lower_positions(doc: Lowering, task: MapNode) -> None:
+    """`$1` with a list of parameters: the values themselves, each at its place."""
+    found = next((one for word in ("parameters", "params") if (one := task.entry(word)) is not None), None)
+    text = task.get("query") or task.get("command")
+    if found is None or not isinstance(found.value, ListNode) or not isinstance(text, Scalar):
+        return
+    values = [as_expression(item) if isinstance(item, Scalar) else None for item in found.value.items]
+    places = {int(number) for number in _POSITION.findall(text.text)}
+    if None in values or not places <= set(range(1, len(values) + 1)):
+        doc.refuse("habit", task, found, "write each `{{ … }}` where its `$1` stands")
+        return
+    doc.report_older("habit", f"a list under `{found.name}`", "the values in the statement", found.key)
+    task.take(found.name)
+    text.rewrite(_POSITION.sub(lambda place: f"{{{{ {values[int(place[1]) - 1]} }}}}", text.text))
 
 
 _WHOLE = re.compile(r"\s*\{\{-?\s*(?P<expression>.+?)\s*-?\}\}\s*;?\s*", re.DOTALL)

@@ -106,6 +106,8 @@ def _tool_word(doc: Lowering, step: MapNode) -> None:
     doc.report_older("habit", f"`tool: {found.value.text}`", f"`tool: {{kind: {found.value.text}}}`", found.key)
     at = step.position("tool")
     step.take("tool")
+    if found.value.text in _ROUTERS:
+        return
     _fold(step, entry("kind", found.value, near=found.key), at=at)
 
 
@@ -214,6 +216,7 @@ def lower_misplaced(doc: Lowering) -> None:
     """Move what stands beside `tool` by mistake."""
     for step in list(doc.steps()):
         _call(doc, step)
+        _router(doc, step)
         _beside_tool(doc, step)
 
 
@@ -225,6 +228,15 @@ def _call(doc: Lowering, step: MapNode) -> None:
     doc.report_older("habit", "`call`", "`tool: {kind: workbook}`", found.key)
     found.value.put(entry("kind", make("workbook", near=found.key), near=found.key), at=0)
     step.rename("call", "tool")
+
+
+def _router(doc: Lowering, step: MapNode) -> None:
+    """`tool: {kind: router}`: a step without a body."""
+    tool = map_of(step, "tool")
+    kind = text_of(tool, "kind")
+    if tool is not None and len(tool.entries) == 1 and kind in _ROUTERS and kind not in doc.kinds:
+        doc.report_older("habit", f"`kind: {kind}`", "a step without a tool", tool.entries[0].key)
+        step.take("tool")
 
 
 def _beside_tool(doc: Lowering, step: MapNode) -> None:

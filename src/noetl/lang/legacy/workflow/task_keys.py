@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from noetl.lang.grammar.document_shape import TASK_KEYS
 from noetl.lang.legacy.keychain import lower_auth
 from noetl.lang.legacy.lowered_document import V10, Lowering, ensure_map, quote_entries, task_items
@@ -25,9 +27,11 @@ KEYS: dict[str, dict[str, str]] = {
     "shell": {"cmds": "cmd", "commands": "cmd", "command": "cmd", "script": "cmd", "environment": "env", "workdir": "cwd",
               "working_dir": "cwd", "working_directory": "cwd", "cd": "cwd"},
     "duckdb": {"commands": "command", "database": "file", "db": "file", "db_path": "file", "database_path": "file",
-               "sql": "query", "statement": "query", "script": "command"},
-    "postgres": {"commands": "command", "sql": "query", "statement": "query", "script": "command"},
-    "playbook": {"payload": "input", "playbook": "path", "playbook_path": "path", "return": "return_step"},
+               "sql": "query", "statement": "query", "script": "command", "queries": "query", "cmd": "command", "cmds": "command"},
+    "postgres": {"commands": "command", "sql": "query", "statement": "query", "script": "command", "queries": "query",
+                 "cmd": "command", "cmds": "command"},
+    "playbook": {"payload": "input", "playbook": "path", "playbook_path": "path", "return": "return_step",
+                 "result_step": "return_step"},
     "python": {"script": "code", "function": "callable"},
     "workbook": {"workbook": "task", "task_name": "task", "with": "input"},
     "wait": {"duration": "seconds", "delay": "seconds", "timeout_seconds": "timeout"},
@@ -71,13 +75,13 @@ def lower_task(doc: Lowering, task: MapNode, name: str) -> None:
         _rename(doc, task, old, new, kind)
     if kind in ("postgres", "duckdb"):
         _join_statements(doc, task)
+        scripts.lower_positions(doc, task)
         scripts.lower_whole_statement(doc, task)
     scripts.lower_foreign_templates(doc, task)
     if kind != "http":
         _data(doc, task, kind)
-    if kind == "playbook" and "task" in task:
-        doc.report_older("habit", "`task` beside `kind: playbook`", "nothing", task)
-        task.take("task")
+    for word in ("task", "return_result") if kind == "playbook" else ():
+        _drop(doc, task, word)
     _timeout(doc, task, kind)
     _verify(doc, task)
     _retry(doc, task)
@@ -242,6 +246,15 @@ def _terminate(statement: str) -> str:
     return f"{statement}\n;\n" if "--" in statement.rsplit("\n", 1)[-1] else f"{statement};\n"
 
 
+def _drop(doc: Lowering, task: MapNode, word: str) -> None:
+    """What says no more than what is the case: a call is waited for, and gives what its playbook gave."""
+    found = task.entry(word)
+    if found is None or plain_value(found.value) is False:
+        return
+    doc.report_older("habit", f"`{word}` beside `kind: playbook`", "nothing", found.key)
+    task.take(word)
+
+
 def _timeout(doc: Lowering, task: MapNode, kind: str) -> None:
     declared = doc.kinds.get(kind)
     for word in ("timeout", "timeout_seconds", "timeout_s"):
@@ -368,9 +381,11 @@ def _libraries(doc: Lowering, task: MapNode) -> None:
         code.rewrite("\n".join([*lines, code.text]))
         task.take("libs")
     elif isinstance(found.value, ListNode):
-        names = ", ".join(item.text for item in found.value.items if isinstance(item, Scalar))
+        names = [item.text for item in found.value.items if isinstance(item, Scalar)]
+        missing = ", ".join(name for name in names if name.partition(".")[0] not in sys.stdlib_module_names)
         doc.report_older("habit", "`libs`", "packages installed beside the worker", found.key)
-        doc.todo(task.entry("code") or found, f"install these packages where the worker runs: {names}", found.key)
+        if missing:
+            doc.todo(task.entry("code") or found, f"install these packages where the worker runs: {missing}", found.key)
         task.take("libs")
     else:
         doc.refuse("habit", task, found, "import these in the code")
