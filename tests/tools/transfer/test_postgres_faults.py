@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ from pgworld import Pg, auths, data, query, table
 from servers import QUICK, Database
 from tool_world import until
 
+from noetl.ports import Call
 from noetl.services.servers import PostgresServer
 
 
@@ -221,10 +223,19 @@ async def test_a_server_that_dies_in_the_middle_is_gone_on_with(tmp_path: Path) 
         pg.tell("CREATE TABLE s AS SELECT n AS id, repeat('x', 100) AS t FROM generate_series(1, 200000) n",
                 "CREATE TABLE r (id int, t text)", "INSERT INTO r VALUES (0, 'as before')")  # fmt: skip
         source, targets = table("s", order_by="id"), (table("a"), table("r", mode="replace"))
+        record, stopped = pg.progress, asyncio.Event()
+
+        async def progress(call: Call, said: Mapping[str, Any]) -> None:
+            await record(call, said)
+            if len(pg.said) > 2:
+                await stopped.wait()  # the transfer is in the middle until then
+
+        pg.progress = progress  # type: ignore[method-assign]
         try:
             running = asyncio.ensure_future(pg.output(source, *targets, chunk={"size": 5000}))
             await until(lambda: len(pg.said) > 2 or running.done())
             server.stop(at_once=True)
+            stopped.set()
             output = await running
             assert output["error"]["retryable"], output
             assert output["error"]["kind"] == "sql"
