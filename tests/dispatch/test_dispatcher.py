@@ -217,3 +217,13 @@ workflow:
     assert group_of(loaded.net, RunPipeline("far-1", "far", 4, {})) is None
     assert group_of(loaded.net, RunPipeline("inner-1", "inner", "2.0", {})) == ("inner-1", 2)
     assert group_of(loaded.net, RunPipeline("inner-1", "inner", None, {})) is None
+
+
+def test_an_answer_that_did_not_reach_its_worker_is_not_lost_to_a_repeated_order() -> None:
+    """The engine may repeat an order while the worker has one with an answer, which dispatch hears only once."""
+    dispatcher = Dispatcher(lambda _execution, order: order if order.answer is not None else None, name="s")
+    dispatcher.order(execution(), RunPipeline("free-1", "free", None, {}, answer={"status": "ok"}), paused=False)
+    given_to(dispatcher, "w", now=1.0)
+    dispatcher.order(execution(), ORDER, paused=False)
+    dispatcher.compare(dispatcher.workers["w"], set(), before=2.0, now=3.0)
+    assert given_to(dispatcher, "w", now=3.0).order.answer == {"status": "ok"}

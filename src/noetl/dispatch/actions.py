@@ -221,7 +221,12 @@ def give_again(ledger: Ledger, entry: Entry, loss: Loss) -> State:
         entry.following = None
         ledger.moves.append(DeadLetter(entry.key, worker, max(entry.tries, entry.undelivered), loss.why))
         return settle(ledger, entry)
-    return _continue(ledger, entry, entry.following or entry.order)
+    return _continue(ledger, entry, _wanted(entry))
+
+
+def _wanted(entry: Entry) -> RunPipeline | None:
+    """The order that counts when a worker has not brought a pipeline to its end. An answer that it was given is not lost."""
+    return latest(entry.order, entry.following) if entry.following is not None else entry.order
 
 
 def _continue(ledger: Ledger, entry: Entry, order: RunPipeline | None) -> State:
@@ -290,7 +295,7 @@ def restart(ledger: Ledger, entry: Entry, _none: None) -> State:
 
 def check_wanted(ledger: Ledger, entry: Entry, _none: None) -> State:
     """A report of an earlier worker was recorded: if it was the pipeline's end, nobody runs it again."""
-    wanted = entry.following or entry.order
+    wanted = _wanted(entry)
     if wanted is not None and ledger.reissue(_execution(entry), wanted) is not None:
         return entry.state
     return stop(ledger, entry, None) if entry.state is GIVEN else end(ledger, entry, None)
