@@ -128,11 +128,13 @@ def _effects(
 
 def _deliver(builder: DecisionBuilder, taken: Taken) -> None:
     """Bring the new tokens to their steps; each is judged as it arrives."""
-    for position, (step, token) in enumerate(taken):
-        arrive(builder, step, token, frozenset(later for later, _ in taken[position + 1 :]))
+    coming = admission.ComingTokens(builder.net_index, (step for step, _ in taken))
+    for step, token in taken:
+        coming.arrive(step)
+        arrive(builder, step, token, coming)
 
 
-def arrive(builder: DecisionBuilder, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
+def arrive(builder: DecisionBuilder, name: str, token: Token, others: admission.ComingTokens | None = None) -> None:
     """Bring one token to a step."""
     if builder.state.failure is not None or builder.state.terminated is not None:
         return
