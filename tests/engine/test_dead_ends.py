@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 from corpus import HEAD
-from in_memory_node import CATALOG, House, flaky, net_of
-from test_random_nets import random_net
+from in_memory_node import House, net_of
 
-from noetl.engine.decision import ActiveSteps
-from noetl.engine.fold import apply
-from noetl.engine.net_index import NetIndex
 from noetl.model.events import Event
 from noetl.model.output import Output, failed, failure
-from noetl.model.requests import Cancel, Pause, Resume, Signal
+from noetl.model.requests import Cancel, Pause, Resume
 from noetl.model.state import Execution
 
 NEVER = 'when: "{{ ctx.never }}"'
@@ -322,45 +318,3 @@ def test_the_status_of_a_step_has_the_message_and_the_error_as_a_map() -> None:
         tool=lambda call: failed(failure("shell", "no")),
     )
     assert made.state.output == ["no", "shell", None, None]
-
-
-# --- many gates ---------------------------------------------------------------------------------------------------------
-
-
-def gates(count: int, *, ring: bool) -> str:
-    """Gates that all hold a token and wait for the one before them; of a ring the first waits for the last."""
-    quiet = "spec: {policy: {admit: {rules: [{when: '{{ quiet() }}', then: {allow: true}}]}}}"
-    fan = ", ".join(f"{{step: s{number}}}" for number in range(count))
-    steps = [f"- {{step: start, next: {{spec: {{mode: inclusive}}, arcs: [{fan}]}}}}\n"]
-    for number in range(count):
-        after = (number + 1) % count
-        arcs = f", next: {{spec: {{on_no_match: end}}, arcs: [{{step: s{after}, when: false}}]}}"
-        steps.append(f"- {{step: s{number}, tool: {{kind: noop}}, {quiet}{arcs if ring or after else ''}}}\n")
-    return HEAD + "".join(steps)
-
-
-@pytest.mark.parametrize("ring", [True, False])
-def test_hundreds_of_gates_that_wait_for_each_other_open_in_order(ring: bool) -> None:
-    """What is asked at each end may not grow with the pairs of gates: 300 of them took a minute."""
-    made = House(net_of(gates(300, ring=ring)))
-    assert made.run().status == "completed"
-    fired = [event for event in made.events() if event.name == "step.scheduled" and event.entity_id != "start"]
-    assert [event.entity_id for event in fired] == [f"s{number}" for number in range(300)]
-    if ring:
-        assert fired[0].payload["waited_for"] == [f"s{number}" for number in range(1, 300)]
-
-
-def test_the_steps_from_which_tokens_may_come_are_known_after_each_event() -> None:
-    for seed in range(60):
-        net = net_of(random_net(seed))
-        made = House(net, seed=seed, tool=flaky)
-        made.signals = [Signal("s", 1, number=1)]
-        made.run()
-        index, state = NetIndex(net, CATALOG), Execution("x")
-        known = ActiveSteps(index, state)
-        for event in made.events():
-            apply(state, event)
-            known.update(state, event)
-            found = ActiveSteps(index, state)
-            if not state.over:
-                assert (known.working, known.held) == (found.working, found.held), f"{seed}: {event.seq} {event.name}"

@@ -7,8 +7,6 @@ other are opened one at a time when nothing else can move.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +15,6 @@ from msgspec.structs import replace
 
 from noetl.engine import scopes
 from noetl.engine.decision import DecisionBuilder
-from noetl.engine.net_index import NetIndex, asks_only_quiet
 from noetl.errors import TemplateError
 from noetl.expr import failure_of
 from noetl.model.output import Failure, failure
@@ -50,42 +47,15 @@ class AdmissionError(Exception):
         self.error = {**error, "step": step}
 
 
-class ComingTokens:
-    """Tokens that are on their way to steps, of those that one routing delivers one after the other."""
-
-    def __init__(self, net_index: NetIndex, steps: Iterable[str]) -> None:
-        self._net_index = net_index
-        self._count = Counter(steps)
-        self._steps: int | None = None
-
-    @property
-    def steps(self) -> int:
-        """The steps that they go to, as a set of steps."""
-        if self._steps is None:
-            self._steps = self._net_index.set_of(self._count)
-        return self._steps
-
-    def __contains__(self, step: str) -> bool:
-        return step in self._count
-
-    def arrive(self, step: str) -> None:
-        """One of them has arrived."""
-        self._count[step] -= 1
-        if not self._count[step]:
-            del self._count[step]
-            if self._steps is not None:
-                self._steps &= ~self._net_index.bits[step]
-
-
 def judge(
     builder: DecisionBuilder,
     step: Step,
     token: Token,
-    others: ComingTokens | None = None,
+    others: frozenset[str] = frozenset(),
     *,
     assume_quiet: bool = False,
 ) -> AdmissionVerdict:
-    """Ask the step's rules about a token; `others` are the tokens that are on their way to other steps, and to this one.
+    """Ask the step's rules about a token; `others` are the steps to which further tokens are on their way.
 
     `assume_quiet`: what the answer would be if no other token could come.
     """
@@ -96,17 +66,13 @@ def judge(
     for rule in rules:
         if rule.when is None:
             return AdmissionVerdict(rule.allow, asked)
-        if asks_only_quiet(rule.when):
-            holds, saw = assume_quiet or is_quiet(builder, step.name, others), {}
-        else:
-            sight = _guard_scopes(builder, token, rule.when)
-            sight["quiet"] = lambda: assume_quiet or is_quiet(builder, step.name, others)
-            try:
-                holds = rule.when.evaluate(sight)
-            except TemplateError as error:
-                raise AdmissionError(step.name, failure_of(error)) from None
-            saw = scopes.observe_reads(builder, rule.when, sight)
-        asked.append({"when": rule.when.source, "held": holds, "saw": saw})
+        sight = _guard_scopes(builder, token, rule.when)
+        sight["quiet"] = lambda: assume_quiet or is_quiet(builder, step.name, others)
+        try:
+            holds = rule.when.evaluate(sight)
+        except TemplateError as error:
+            raise AdmissionError(step.name, failure_of(error)) from None
+        asked.append({"when": rule.when.source, "held": holds, "saw": scopes.observe_reads(builder, rule.when, sight)})
         if holds:
             return AdmissionVerdict(rule.allow, asked)
     return AdmissionVerdict(allowed=False, saw=asked)
@@ -118,18 +84,20 @@ def _guard_scopes(builder: DecisionBuilder, token: Token, when: Condition) -> di
     return sight
 
 
-def is_quiet(builder: DecisionBuilder, step: str, others: ComingTokens | None) -> bool:
+def is_quiet(builder: DecisionBuilder, step: str, others: frozenset[str]) -> bool:
     """Whether no other token and no running step can still reach this one."""
-    if others is not None and step in others:
+    leading = builder.net_index.predecessors(step)
+    state = builder.state
+    if any(run.step in leading and not run.is_afterwork for run in state.runs.values()):
         return False
-    active, leading = builder.active_steps, builder.net_index.ancestors(step)
-    if leading & active.working:
+    if any(ended.step in leading for ended in state.boundaries):
         return False
-    waiting = active.held | others.steps if others is not None else active.held
-    return not leading & waiting & ~builder.net_index.bits[step]
+    if step in others:
+        return False
+    return not any(name in leading for name in (*state.steps_with_tokens(), *others) if name != step)
 
 
-def arrive(builder: DecisionBuilder, step: Step, token: Token, others: ComingTokens | None) -> Firing | None:
+def arrive(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[str]) -> Firing | None:
     """A token comes to a step: whether it fires it; None when the token stays or ends here."""
     info = builder.state.steps.get(step.name)
     if step.admission.fire == "once" and info is not None and info.runs:
@@ -149,7 +117,7 @@ def park(builder: DecisionBuilder, step: Step, token: Token, *, saw: list[dict[s
     payload: dict[str, Any] = {"from": token.source}
     if join:
         payload["join"] = True
-    if builder.net_index.asks_for_quiet(step):
+    if _asks_for_quiet(step):
         payload["gate"] = True
     if token.args is not None:
         payload["args"] = token.args
@@ -161,14 +129,8 @@ def park(builder: DecisionBuilder, step: Step, token: Token, *, saw: list[dict[s
 def reconsider(builder: DecisionBuilder, step: Step, *, assume_quiet: bool = False) -> Firing | None:
     """Look again at what is parked at a step: whether it fires now, or would if it were quiet."""
     if step.admission.join is not None:
-        return _try_firing(builder, step, step.admission.join, None, assume_quiet=assume_quiet)
-    tokens = builder.state.parked.get(step.name, [])
-    answers = builder.net_index.plain_gate(step)
-    if answers is not None:  # many such gates wait at once, and all of them are asked at every end
-        if not answers[assume_quiet or is_quiet(builder, step.name, None)]:
-            return None
-        tokens = tokens[:1]
-    for token in tokens:
+        return _try_firing(builder, step, step.admission.join, frozenset(), assume_quiet=assume_quiet)
+    for token in builder.state.parked.get(step.name, ()):
         verdict = judge(builder, step, token, assume_quiet=assume_quiet)
         if verdict.allowed:
             return Firing(token, verdict.saw)
@@ -198,39 +160,47 @@ def find_mutual_gate(builder: DecisionBuilder) -> tuple[Step, Firing] | None:
     token it waits for. A token that waits for something else keeps all gates closed to which it may still come.
     """
     held = builder.state.steps_with_tokens()
-    net_index = builder.net_index
-    asking = [name for name in held if net_index.asks_for_quiet(net_index.steps[name])]
-    ready = [name for name in _find_unbarred(net_index, asking, held) if _opens_when_quiet(builder, name)]
-    waiting = _find_unbarred(net_index, ready, held)
+    steps = builder.net_index.steps
+    asking = {name for name in held if _asks_for_quiet(steps[name])}
+    blockers = {name: held.keys() & builder.net_index.predecessors(name) - {name} for name in asking}
+    firings = {
+        name: reconsider(builder, steps[name], assume_quiet=True) for name in held if name in _closed(asking, blockers)
+    }
+    ready = {name: firing for name, firing in firings.items() if firing is not None}
+    waiting = _closed(set(ready), blockers)
     if not waiting:
         return None
-    first = min(waiting, key=held.__getitem__)
-    firing = reconsider(builder, net_index.steps[first], assume_quiet=True)
-    assert firing is not None
-    leading = net_index.ancestors(first) & ~net_index.bits[first]
-    mutual = tuple(name for name in held if leading & net_index.bits[name])
-    return net_index.steps[first], replace(firing, waited_for=mutual)
+    first = min((name for name in held if name in waiting), key=held.__getitem__)
+    mutual = tuple(name for name in held if name in blockers[first])
+    return steps[first], replace(ready[first], waited_for=mutual)
 
 
-def _opens_when_quiet(builder: DecisionBuilder, name: str) -> bool:
-    """Whether a gate admits what is parked there when no other token can come."""
-    step = builder.net_index.steps[name]
-    if step.admission.join is None and (answers := builder.net_index.plain_gate(step)) is not None:
-        return answers[True]
-    return reconsider(builder, step, assume_quiet=True) is not None
+def _asks_for_quiet(step: Step) -> bool:
+    rules = step.admission.rules or ()
+    return any(call.name == "quiet" for rule in rules if rule.when is not None for call in rule.when.calls)
 
 
-def _find_unbarred(net_index: NetIndex, gates: Collection[str], held: Mapping[str, int]) -> list[str]:
-    """Those of the gates to which no token can come from a step that is none of them."""
-    barring = net_index.set_of(held.keys() - set(gates))
-    return [name for name in gates if not barring & net_index.ancestors(name)] if barring else list(gates)
+def _closed(gates: set[str], blockers: dict[str, set[str]]) -> set[str]:
+    """Those of the gates that, directly and through each other, wait for none but these gates."""
+    kept = set(gates)
+    waits_for: dict[str, list[str]] = {}
+    for name in gates:
+        for blocker in blockers[name]:
+            waits_for.setdefault(blocker, []).append(name)
+    removed = [blocker for blocker in waits_for if blocker not in kept]
+    while removed:
+        for name in waits_for.get(removed.pop(), ()):
+            if name in kept:
+                kept.remove(name)
+                removed.append(name)
+    return kept
 
 
 # --- joins -----------------------------------------------------------------------------------------------------------
 
 
 def _arrive_at_join(
-    builder: DecisionBuilder, step: Step, join: Join, token: Token, others: ComingTokens | None
+    builder: DecisionBuilder, step: Step, join: Join, token: Token, others: frozenset[str]
 ) -> Firing | None:
     entry = builder.state.rounds.get(step.name) or JoinRound()
     source = token.source or ""
@@ -244,7 +214,7 @@ def _arrive_at_join(
 
 
 def _try_firing(
-    builder: DecisionBuilder, step: Step, join: Join, others: ComingTokens | None, *, assume_quiet: bool = False
+    builder: DecisionBuilder, step: Step, join: Join, others: frozenset[str], *, assume_quiet: bool = False
 ) -> Firing | None:
     entry = builder.state.rounds.get(step.name)
     if entry is None or (entry.awaited is not None and join.rest != "keep"):

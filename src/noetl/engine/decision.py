@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
@@ -45,53 +44,6 @@ class Decision(msgspec.Struct, frozen=True):
     refusals: Mapping[int, str] = {}
 
 
-class ActiveSteps:
-    """The steps from which tokens may still come, kept up to date event by event; `quiet()` asks for them at every gate."""
-
-    def __init__(self, net_index: NetIndex, state: Execution) -> None:
-        self.net_index = net_index
-        #: those that run, or have ended and whose arcs have not been judged
-        self.working = 0
-        #: those at which tokens are parked
-        self.held = net_index.set_of(state.steps_with_tokens())
-        self._runs: dict[str, str] = {}
-        self._count: Counter[str] = Counter()
-        for run in state.runs.values():
-            self._see_run(state, run.id)
-        for ended in state.boundaries:
-            self._add(ended.step, 1)
-
-    def update(self, state: Execution, event: Event) -> None:
-        """Take in an event that has taken effect: it is about one run at most, and about one step."""
-        if event.step_run_id is not None:
-            self._see_run(state, event.step_run_id)
-        if event.name in ("step.done", "step.failed"):
-            self._add(event.entity_id, 1)
-        elif event.name == "next.evaluated" and event.step_run_id is not None:
-            self._add(event.entity_id, -1)
-        elif event.name in _OF_TOKENS:
-            bit = self.net_index.bits[event.entity_id]
-            self.held = self.held | bit if state.has_tokens(event.entity_id) else self.held & ~bit
-
-    def _see_run(self, state: Execution, run_id: str) -> None:
-        run, known = state.runs.get(run_id), self._runs.get(run_id)
-        if run is not None and not run.is_afterwork:
-            if known is None:
-                self._runs[run_id] = run.step
-                self._add(run.step, 1)
-        elif known is not None:
-            del self._runs[run_id]
-            self._add(known, -1)
-
-    def _add(self, step: str, number: int) -> None:
-        self._count[step] += number
-        bit = self.net_index.bits[step]
-        self.working = self.working | bit if self._count[step] else self.working & ~bit
-
-
-_OF_TOKENS = frozenset({"step.scheduled", "step.parked", "step.skipped", "step.cancelled"})
-
-
 class DecisionBuilder:
     """The state, what is known of its net, the time, and what has been decided so far."""
 
@@ -105,7 +57,6 @@ class DecisionBuilder:
         self.refusals: dict[int, str] = {}
         #: the step run whose arcs are being judged
         self.routing = ""
-        self._active: ActiveSteps | None = None
         # The clock may go back, the log never does.
         stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
         self.timestamp = max(stamp, state.timestamp)
@@ -114,13 +65,6 @@ class DecisionBuilder:
     def decision(self) -> Decision:
         """What was decided."""
         return Decision(tuple(self.events), tuple(self.orders), self.net_index, self.refusals)
-
-    @property
-    def active_steps(self) -> ActiveSteps:
-        """The steps from which tokens may still come; found when one first asks."""
-        if self._active is None or self._active.net_index is not self.net_index:
-            self._active = ActiveSteps(self.net_index, self.state)
-        return self._active
 
     @property
     def last(self) -> int:
@@ -187,8 +131,6 @@ class DecisionBuilder:
         stopped = self.state.stopped_children
         known = len(stopped)
         apply(self.state, event)
-        if self._active is not None:
-            self._active.update(self.state, event)
         if len(stopped) > known:
             # Their ends may have been reported already, to tasks that did not live to record them.
             self.orders.extend(AwaitChild(child) for child in islice(reversed(stopped), len(stopped) - known))

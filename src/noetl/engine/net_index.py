@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Any
 
 from noetl.expr import find_result_reads, pipeline_values, selects, task_values
 from noetl.model.net import Net, Planner
-from noetl.model.playbook import Condition, Step
+from noetl.model.playbook import Step
 from noetl.model.state import Execution
 
 
@@ -21,9 +20,7 @@ class NetIndex:
         #: how many plans of the execution are in it
         self.planned = planned
         self.steps = net.steps
-        self._ancestors: dict[str, int] = {}
-        self._asks_for_quiet: dict[str, bool] = {}
-        self._plain_gates: dict[str, tuple[bool, bool] | None] = {}
+        self._leading: dict[str, frozenset[str]] = {}
         self._reads_steps: dict[str, bool] = {}
         self._wants_reference: dict[str, bool] = {}
         #: whether the end of an execution waits for more than its steps: runs may have to be undone, or a last step runs
@@ -46,60 +43,19 @@ class NetIndex:
         """The same with so many plans more."""
         return NetIndex(net, self.planner, self.planned + count)
 
-    @cached_property
-    def bits(self) -> dict[str, int]:
-        """A bit for each step: sets of steps are numbers, which are small and quick to compare, however many there are."""
-        return {name: 1 << number for number, name in enumerate(self.steps)}
-
-    def set_of(self, names: Iterable[str]) -> int:
-        """A set of steps."""
-        found = 0
-        for name in names:
-            found |= self.bits[name]
-        return found
-
-    @cached_property
-    def _planners(self) -> int:
-        """The steps that may make a plan, which may lead anywhere, and all that lead to them."""
-        return self._find_ancestors([one.name for one in self.steps.values() if one.router.synthesize is not None])
-
-    def ancestors(self, step: str) -> int:
+    def predecessors(self, step: str) -> frozenset[str]:
         """The steps from which a token can still come here."""
-        known = self._ancestors.get(step)
+        known = self._leading.get(step)
         if known is None:
-            sources = [incoming.source for incoming in self.net.incoming.get(step, ())]
-            known = self._ancestors[step] = self._find_ancestors(sources) | self._planners
-        return known
-
-    def _find_ancestors(self, steps: Iterable[str]) -> int:
-        """These steps and all that lead to them."""
-        found = 0
-        waiting = list(steps)
-        while waiting:
-            step = waiting.pop()
-            if found & self.bits[step]:
-                continue
-            found |= self.bits[step]
-            known = self._ancestors.get(step)
-            if known is not None:
-                found |= known
-            else:
-                waiting += [incoming.source for incoming in self.net.incoming.get(step, ())]
-        return found
-
-    def plain_gate(self, step: Step) -> tuple[bool, bool] | None:
-        """Of a gate that asks for nothing but `quiet()`, as most do: whether it admits tokens while others may come, and then."""
-        if step.name not in self._plain_gates:
-            self._plain_gates[step.name] = _answers(step)
-        return self._plain_gates[step.name]
-
-    def asks_for_quiet(self, step: Step) -> bool:
-        """Whether a step's rules ask for `quiet()`."""
-        known = self._asks_for_quiet.get(step.name)
-        if known is None:
-            guards = [rule.when for rule in step.admission.rules or () if rule.when is not None]
-            known = any(call.name == "quiet" for when in guards for call in when.calls)
-            self._asks_for_quiet[step.name] = known
+            # A plan may lead anywhere.
+            found = {one.name for one in self.steps.values() if one.router.synthesize is not None}
+            waiting = [step, *found]
+            while waiting:
+                for incoming in self.net.incoming.get(waiting.pop(), ()):
+                    if incoming.source not in found:
+                        found.add(incoming.source)
+                        waiting.append(incoming.source)
+            known = self._leading[step] = frozenset(found)
         return known
 
     def wants_reference(self, step: Step) -> bool:
@@ -126,19 +82,6 @@ class NetIndex:
                 inner = inner.inner
             known = self._reads_steps[step.name] = any(map(_reads_steps, values))
         return known
-
-
-def _answers(step: Step) -> tuple[bool, bool] | None:
-    rules = step.admission.rules
-    if rules is None or any(rule.when is not None and not asks_only_quiet(rule.when) for rule in rules):
-        return None
-    noisy = next((rule.allow for rule in rules if rule.when is None), False)
-    return noisy, rules[0].allow if rules else False
-
-
-def asks_only_quiet(when: Condition) -> bool:
-    """Whether a guard is `{{ quiet() }}`."""
-    return "".join(when.source.split()) == "{{quiet()}}"
 
 
 def _reads_steps(value: Any) -> bool:

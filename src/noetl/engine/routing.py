@@ -128,13 +128,11 @@ def _effects(
 
 def _deliver(builder: DecisionBuilder, taken: Taken) -> None:
     """Bring the new tokens to their steps; each is judged as it arrives."""
-    coming = admission.ComingTokens(builder.net_index, (step for step, _ in taken))
-    for step, token in taken:
-        coming.arrive(step)
-        arrive(builder, step, token, coming)
+    for position, (step, token) in enumerate(taken):
+        arrive(builder, step, token, frozenset(later for later, _ in taken[position + 1 :]))
 
 
-def arrive(builder: DecisionBuilder, name: str, token: Token, others: admission.ComingTokens | None = None) -> None:
+def arrive(builder: DecisionBuilder, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
     """Bring one token to a step."""
     if builder.state.failure is not None or builder.state.terminated is not None:
         return

@@ -330,11 +330,6 @@ class Execution(msgspec.Struct):
                 held[name] = min(first)
         return held
 
-    def has_tokens(self, step: str) -> bool:
-        """Whether tokens are parked at a step."""
-        entry = self.rounds.get(step)
-        return step in self.parked or (entry is not None and any(entry.places.values()))
-
     @property
     def paused(self) -> bool:
         """Whether nothing new may start."""
