@@ -6,6 +6,7 @@ Code that may have effects is not run. Its answers are made up, as those of all 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -80,6 +81,23 @@ def find_effect(code: str) -> str:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
             return "it uses the clock"
     return ""
+
+
+def find_parameters(code: str) -> tuple[str, ...]:
+    """The parameters of `main` in older code, if it has one."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    mains = [one for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == "main"]
+    return tuple(one.arg for main in mains for one in (*main.args.args, *main.args.kwonlyargs))
+
+
+def with_modules(code: str, given: Mapping[str, Any]) -> str:
+    """Older code with the modules that it had without importing them."""
+    used = [name for name in ("os", "json", "datetime", "uuid") if re.search(rf"(?<![\w.]){name}\.", code)]
+    own = [name for name in used if re.search(rf"import\b[^\n]*\b{name}\b|\b{name}\s*=[^=]|[(,]\s*{name}\s*[,)=]", code)]
+    return "".join(f"import {name}\n" for name in used if name not in own and name not in given) + code
 
 
 def _returns(code: str) -> bool:
