@@ -7,7 +7,11 @@ and not for long. Code that asks for any of them is not run at all: its answers 
 from __future__ import annotations
 
 import ast
+<<<<<<< HEAD
 import sys
+=======
+import re
+>>>>>>> wt-wild
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -123,6 +127,23 @@ def _imported(node: ast.AST) -> list[str]:
         parts = [one.name for one in node.names if one.name in sys.stdlib_module_names or one.name.startswith("_")]
         return [node.module or ".", *(name for name in parts if name != node.module)]
     return []
+
+
+def find_parameters(code: str) -> tuple[str, ...]:
+    """The parameters of `main` in older code, if it has one."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    mains = [one for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == "main"]
+    return tuple(one.arg for main in mains for one in (*main.args.args, *main.args.kwonlyargs))
+
+
+def with_modules(code: str, given: Mapping[str, Any]) -> str:
+    """Older code with the modules that it had without importing them."""
+    used = [name for name in ("os", "json", "datetime", "uuid") if re.search(rf"(?<![\w.]){name}\.", code)]
+    own = [name for name in used if re.search(rf"import\b[^\n]*\b{name}\b|\b{name}\s*=[^=]|[(,]\s*{name}\s*[,)=]", code)]
+    return "".join(f"import {name}\n" for name in used if name not in own and name not in given) + code
 
 
 def _returns(code: str) -> bool:

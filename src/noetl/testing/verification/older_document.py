@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 from noetl.errors import NoetlError
 from noetl.lang import ListNode, MapNode, Node, plain_value, read_yaml
 from noetl.model.diagnostics import Diagnostics, Source
+from noetl.testing.verification.older_spellings import spell_alike, spell_arcs
 
 
 class NotUnderstood(NoetlError):
@@ -52,6 +54,8 @@ class OlderArc(msgspec.Struct, frozen=True):
     when: Any = None
     args: Mapping[str, Any] = {}
     writes: tuple[tuple[str, str, Any], ...] = ()
+    #: arcs of one branch are taken together
+    branch: int | None = None
 
 
 class OlderLoop(msgspec.Struct, frozen=True):
@@ -94,6 +98,11 @@ class OlderDocument(msgspec.Struct, frozen=True):
     #: the text of all templates and of all code, one below the other
     read: str = ""
 
+    @property
+    def reads_bodies(self) -> bool:
+        """Whether what a response holds is its `body` here."""
+        return re.search(r"""[\'"]body[\'"]\s*[\],)]|\.body\b""", self.read) is not None
+
 
 _STEP_KEYS = frozenset(
     {"step", "desc", "description", "tool", "args", "input", "with", "loop", "next", "result", "bind", "vars", "set",
@@ -101,7 +110,7 @@ _STEP_KEYS = frozenset(
 )  # fmt: skip
 _CONFIG = frozenset(
     {"code", "method", "url", "endpoint", "params", "headers", "json", "payload", "data", "body", "query", "command",
-     "commands", "sql", "cmd", "cmds", "path", "auth", "database", "file", "verify_ssl"}
+     "commands", "sql", "cmd", "cmds", "path", "auth", "database", "file", "verify_ssl", "parameters"}
 )  # fmt: skip
 _TASK_KEYS = _CONFIG | {
     "kind", "name", "desc", "args", "input", "with", "eval", "spec", "result", "output", "set", "set_ctx", "retry",
@@ -129,7 +138,7 @@ def read_document(text: str) -> OlderDocument:
         if step.name in steps:
             raise NotUnderstood(f"two steps are called `{step.name}`")
         steps[step.name] = step
-    workload = plain.get("workload")
+    workload = plain.get("workload", plain.get("spec"))
     return OlderDocument(
         workload if isinstance(workload, dict) else {},
         plain["vars"] if isinstance(plain.get("vars"), dict) else {},
@@ -155,6 +164,7 @@ def _read_step(node: Node, source: Source) -> OlderStep:
     said = plain_value(node)
     if not isinstance(said, dict) or not isinstance(said.get("step"), str):
         raise NotUnderstood(f"line {line} is no step with a name")
+    said = spell_alike(said)
     try:
         return _make_step(said, line)
     except NotUnderstood as error:
@@ -268,7 +278,8 @@ def _read_retry(said: Any) -> Iterator[OlderRule]:
         return
     if not isinstance(said, dict):
         raise NotUnderstood("`retry` that is no map")
-    _refuse_unknown("retry", said, {"max_attempts", "attempts", "initial_delay", "delay", "max_delay", "backoff"})
+    known = {"max_attempts", "attempts", "initial_delay", "delay", "max_delay", "backoff", "backoff_multiplier", "jitter"}
+    _refuse_unknown("retry", said, known)
     yield OlderRule(
         "{{ output.status == 'error' }}", "retry", attempts=_number(said.get("max_attempts", said.get("attempts", 3)))
     )
@@ -298,10 +309,10 @@ def _read_loop(said: Any) -> OlderLoop | None:
     if said is None:
         return None
     loop = _map(said, "loop")
-    _refuse_unknown("loop", loop, {"collection", "in", "element", "iterator", "mode", "until", "spec"})
+    _refuse_unknown("loop", loop, {"collection", "in", "element", "iterator", "mode", "until", "spec", "distribution"})
     spec = _map(loop.get("spec"), "loop.spec")
     _refuse_unknown("loop.spec", spec, {"mode", "max_in_flight"})
-    parallel = (loop.get("mode") or spec.get("mode")) == "parallel"
+    parallel = (loop.get("mode") or spec.get("mode")) in ("parallel", "async")
     if "until" in loop and parallel:
         raise NotUnderstood("`until` of a parallel loop")
     element = loop.get("element", loop.get("iterator"))
@@ -320,6 +331,7 @@ def _try_arcs(said: dict[str, Any]) -> tuple[tuple[OlderArc, ...], bool]:
 
 def _read_arcs(said: Any, mode: Any) -> tuple[tuple[OlderArc, ...], bool]:
     listed = isinstance(said, list)
+    said = spell_arcs(said)
     if isinstance(said, dict):
         _refuse_unknown("next", said, {"arcs", "spec"})
         mode = mode or _map(said.get("spec"), "next.spec").get("mode")
@@ -338,11 +350,12 @@ def _read_arc(said: Any) -> OlderArc:
     if isinstance(said, str):
         return OlderArc(said)
     arc = _map(said, "next")
-    _refuse_unknown("next", arc, {"step", "when", "args", "set", "set_ctx"})
+    args = [arc[word] for word in ("args", "with", "data") if arc.get(word) is not None]
+    _refuse_unknown("next", arc, {"step", "when", "args", "with", "data", "set", "set_ctx", "branch"})
     if not isinstance(arc.get("step"), str):
         raise NotUnderstood("an arc without a step")
     writes = (*_writes(arc.get("set"), "ctx"), *_writes(arc.get("set_ctx"), "ctx", fixed=True))
-    return OlderArc(arc["step"], arc.get("when"), _map(arc.get("args"), "args"), writes)
+    return OlderArc(arc["step"], arc.get("when"), _map(args[0], "args") if args else {}, writes, arc.get("branch"))
 
 
 def _writes(said: Any, scope: str, *, fixed: bool = False) -> Iterator[tuple[str, str, Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from noetl.errors import TemplateError
 from noetl.expr import guard, has_template, template
 from noetl.testing.verification.older_document import NotUnderstood, OlderDocument
 from noetl.testing.verification.older_results import OlderResult
@@ -16,6 +18,7 @@ SECRET = "‹secret›"  # noqa: S105  it says that there is one
 _OF_TODAY = frozenset({"output", "outcome", "_prev", "this", "result", "response"})
 #: scopes that a name of the document does not hide
 _FIXED = frozenset({"workload", "ctx", "context", "iter"})
+_DEEPEST = 4
 _SUCCESS = ("step.done", "call.done", "step.exit", "loop.done")
 _FAILURE = ("step.failed", "call.error", "step.exit")
 
@@ -31,8 +34,17 @@ class OlderNames:
         self.results: dict[str, Any] = {}
         #: names of steps and of their results whose last run failed and left nothing
         self.failed: set[str] = set()
+        self._render_defaults(payload)
         not_yet = {"done": False, "ok": False, "running": False, "error": None}
         self.states: dict[str, dict[str, Any]] = {name: {"status": not_yet} for name in document.steps}
+
+    def _render_defaults(self, payload: Mapping[str, Any]) -> None:
+        """Templates among the defaults are rendered once, at the start; one that needs another comes after it."""
+        ids = {"uuid": EXECUTION, "execution_id": EXECUTION, "id": EXECUTION}
+        for _ in range(_DEEPEST):
+            given = {"payload": dict(payload), "env": self.workload, "job": ids, "execution_id": EXECUTION}
+            names = {**self.workload, **given, "workload": self.workload}
+            self.workload = {key: _try_render(value, names) for key, value in self.workload.items()}
 
     def scope(self, **local: Any) -> dict[str, Any]:
         """What a template sees; `local` is what holds only at its place."""
@@ -41,6 +53,7 @@ class OlderNames:
             "execution_id": EXECUTION,
             "job": {"uuid": EXECUTION, "execution_id": EXECUTION, "id": EXECUTION},
             "payload": self.workload,
+            "spec": self.workload,
             "env": self.workload,
             "vars": variables,
             "steps": self.states,
@@ -68,6 +81,12 @@ class OlderNames:
         name = path[-1] if path is not None and (len(path) == 1 or path[:-1] in (("context",), ("ctx",))) else ""
         if name in self.failed:
             raise NotUnderstood(f"what is read of `{name}` after its failure")
+
+
+class OlderOutput(dict[str, Any]):
+    """`output` after a task: its parts are those of today, all of it is the result."""
+
+    result: Any = None
 
 
 class _Secrets(Mapping[str, Any]):
@@ -99,9 +118,22 @@ def render_value(value: Any, names: Mapping[str, Any]) -> Any:
     return [render_value(part, names) for part in value] if isinstance(value, list) else value
 
 
+def _try_render(value: Any, names: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _try_render(part, names) for key, part in value.items()}
+    if not isinstance(value, str) or not has_template(value):
+        return value
+    try:
+        return template(value).evaluate(names)
+    except TemplateError:
+        return None if "payload." in value else value
+
+
 def _render_text(text: str, names: Mapping[str, Any]) -> Any:
     one = template(text)
     path = one.expression.path if one.expression is not None else None
+    if path == ("output",) and isinstance(whole := names.get("output"), OlderOutput):
+        return whole.result  # all of it is the raw result
     found = _walk(path, names) if path is not None else None
     if not isinstance(found, OlderResult):
         return one.evaluate(names)
@@ -143,8 +175,26 @@ def holds(condition: Any, names: Mapping[str, Any]) -> bool:
         raise NotUnderstood("a condition that is no text")
     found = guard(condition)
     if not found.form_ok:
-        raise NotUnderstood(f"the condition `{condition}`")
+        return _holds_as_text(str(condition), names)
     return found.evaluate(names)
+
+
+def _holds_as_text(condition: str, names: Mapping[str, Any]) -> bool:
+    """`{{ a }} == text`: what the template yields is compared as text, or as a number."""
+    parts = re.fullmatch(r"\s*(\{\{[^{}]+\}\})\s*(==|!=|<=|>=|<|>)\s*([^{}]+?)\s*", condition)
+    if parts is None:
+        raise NotUnderstood(f"the condition `{condition}`")
+    left, right = template(parts[1]).evaluate(names), parts[3].strip("'\"")
+    numbers = re.fullmatch(r"-?\d+(\.\d+)?", right) is not None
+    one, other = (float(left or 0), float(right)) if numbers else (str(left), right)
+    if right.lower() in ("true", "false"):
+        one, other = str(one).lower(), right.lower()
+    known = {"==": one == other, "!=": one != other}
+    if parts[2] in known:
+        return known[parts[2]]
+    assert isinstance(one, float)
+    assert isinstance(other, float)
+    return {"<": one < other, ">": one > other, "<=": one <= other, ">=": one >= other}[parts[2]]
 
 
 def holds_after(condition: Any, names: Mapping[str, Any], *, failed: bool) -> bool:

@@ -70,8 +70,11 @@ class OlderResult(Mapping[Any, Any]):
 _NOTHING = object()
 
 
-def publish_answer(answer: MadeUpAnswer, url: Any = None) -> Any:
-    """The result of one task; of a failure that a rule passes over, only a response has one."""
+def publish_answer(answer: MadeUpAnswer, url: Any = None, *, body: str = "data") -> Any:
+    """The result of one task; of a failure that a rule passes over, only a response has one.
+
+    Some older engines called what a response holds its `data`, others its `body`.
+    """
     data = answer.data
     if answer.error is not None and answer.kind != "http":
         return None
@@ -81,7 +84,7 @@ def publish_answer(answer: MadeUpAnswer, url: Any = None) -> Any:
     if answer.kind == "http":
         http = answer.http or {}
         shape = {"status_code": http.get("status"), "headers": http.get("headers"), "url": url, "elapsed": 0.0}
-        return OlderResult({**shape, "data": data}, data, whole=("body", "result", "output"))
+        return OlderResult({**shape, body: data}, data, whole=("data", "body", "result", "output"))
     if answer.kind == "playbook":
         shape = {"status": "completed", "result": data, "execution_id": "‹execution›"}
         return OlderResult(shape, data, whole=("data", "output"))

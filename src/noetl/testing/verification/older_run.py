@@ -6,14 +6,18 @@ migration rewrites a text. It covers what it covers: a step with anything else e
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import math
 import time
+=======
+import re
+>>>>>>> wt-wild
 from collections.abc import Mapping
 from typing import Any
 
 from noetl.errors import TemplateError
 from noetl.model.output import Output, failed, failure, ok
-from noetl.testing.verification.code_runs import CodeRunner, answer_code
+from noetl.testing.verification.code_runs import CodeRunner, answer_code, find_parameters, with_modules
 from noetl.testing.verification.made_up_answers import MADE_UP, MadeUpAnswers
 from noetl.testing.verification.older_document import (
     NotUnderstood,
@@ -22,7 +26,16 @@ from noetl.testing.verification.older_document import (
     OlderStep,
     OlderTask,
 )
-from noetl.testing.verification.older_names import OlderNames, holds, holds_after, render_value, take_results, to_plain
+from noetl.testing.verification.older_names import (
+    EXECUTION,
+    OlderNames,
+    OlderOutput,
+    holds,
+    holds_after,
+    render_value,
+    take_results,
+    to_plain,
+)
 from noetl.testing.verification.older_results import (
     publish_answer,
     publish_loop,
@@ -169,7 +182,8 @@ class OlderRun:
                 data = self._render(one, names.scope(args=args, output=_after(ok(data), result)))
                 result = publish_value(data)
             words = _words_after(step, result, data, error, self._http)
-            written = self._step_writes(step, names.scope(args=args, **words), failed=error is not None)
+            own = {name: result for name in (step.name, *step.results) if error is None}
+            written = self._step_writes(step, names.scope(args=args, names=own, **words), failed=error is not None)
         except OlderFailure as found:
             error, result, written = found.error, None, {}
             words = _words_after(step, None, None, error, None)
@@ -210,18 +224,22 @@ class OlderRun:
 
     def _route(self, step: OlderStep, args: Mapping[str, Any], words: Mapping[str, Any], *, failed: bool) -> None:
         taken = 0
+        branch: int | None = None
         for arc in step.arcs if self.trace.status == "completed" else ():
             scope = self.names.scope(args=args, **words)
+            if taken and not step.inclusive and arc.branch != branch:
+                break
             if not holds_after(arc.when, scope, failed=failed):
                 continue
             taken += 1
+            branch = arc.branch
             if arc.step not in self.document.steps:
                 raise NotUnderstood(f"there is no step `{arc.step}`")
             for _, name, value in arc.writes:
                 self.names.ctx[name] = self._render(value, scope)
             carried = {key: self._render(value, scope) for key, value in arc.args.items()}
             self._waiting.setdefault(arc.step, carried)
-            if not step.inclusive:
+            if not step.inclusive and branch is None:
                 break
         if failed and not taken:
             self._fail()
@@ -368,9 +386,11 @@ class _Pipeline:
             answer = owner.answers.make_answer(task.kind, call, key[3])
             output = answer.to_output()
             url = config.get("url", config.get("endpoint"))
-            result = publish_answer(answer, url)
+            result = publish_answer(answer, url, body="body" if owner.document.reads_bodies else "data")
+            config = _place_parameters(config)
         else:
-            code = _code_of(task)
+            code = with_modules(_code_of(task), given)
+            given = self._given_to_code(code, given)
             output = answer_code(owner.code, owner.answers, code, take_results(given, code), call, key[3])
             result = publish_value(output["data"])
         owner._http = output.get("http") if self.step.loop is None else None  # noqa: SLF001
@@ -378,6 +398,16 @@ class _Pipeline:
         read = view_call(task.kind, config, given)
         owner.trace.calls[key] = TracedCall(task.kind, read, output["status"], output["data"], message)
         return output, result
+
+    def _given_to_code(self, code: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What code gets beside its arguments: what an arc brought, and what it asks for by a name of the document."""
+        names, step = self.owner.names, self.step
+        brought = {key: part for key, part in self.args.items() if re.search(rf"\b{re.escape(key)}\b", code)}
+        known = {**names.document.workload, **names.workload, **names.results, **names.ctx, **self.named, **self.results}
+        known |= {"workload": names.workload, "execution_id": EXECUTION}
+        known |= {step.loop.element: self.element[step.loop.element]} if step.loop is not None else {}
+        asked = {name: known[name] for name in find_parameters(code) if name in known and name not in given}
+        return {**asked, **given, **brought}
 
     def _choose(self, task: OlderTask, words: Mapping[str, Any], *, failed: bool) -> OlderRule:
         names = self._names(**words)
@@ -412,6 +442,23 @@ def _words_after(
     return {"output": output, "outcome": _outcome(output), "event": event, "error": error, **whole}
 
 
+def _place_parameters(config: dict[str, Any]) -> dict[str, Any]:
+    """`$1` and a list of values: each at its place, as the one that binds them shows them."""
+    listed = next((config[word] for word in ("parameters", "params") if isinstance(config.get(word), list)), None)
+    if listed is None:
+        return config
+    made = dict(config)
+    for word in ("query", "command"):
+        if isinstance(text := made.get(word), str):
+            made[word] = re.sub(r"\$(\d+)", lambda place: _spell(to_plain(listed), int(place[1])), text)
+    return made
+
+
+def _spell(values: list[Any], place: int) -> str:
+    value = values[place - 1] if place <= len(values) else ""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _code_of(task: OlderTask) -> str:
     code = task.config.get("code")
     if not isinstance(code, str):
@@ -419,10 +466,12 @@ def _code_of(task: OlderTask) -> str:
     return code
 
 
-def _after(output: Output, result: Any) -> Output:
+def _after(output: Output, result: Any) -> Any:
     """`output` as templates read it after a task: its data can be read in today's form and in the older one."""
     sql = result is not None and getattr(result, "rows", None) is not None
-    return {**output, "data": result if sql else output["data"]}
+    after = OlderOutput({**output, "data": result if sql else output["data"]})
+    after.result = result
+    return after
 
 
 def _outcome(output: Output) -> dict[str, Any]:
