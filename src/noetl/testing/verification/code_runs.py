@@ -7,11 +7,8 @@ and not for long. Code that asks for any of them is not run at all: its answers 
 from __future__ import annotations
 
 import ast
-<<<<<<< HEAD
-import sys
-=======
 import re
->>>>>>> wt-wild
+import sys
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path

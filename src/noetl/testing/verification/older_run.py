@@ -6,12 +6,9 @@ migration rewrites a text. It covers what it covers: a step with anything else e
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import math
-import time
-=======
 import re
->>>>>>> wt-wild
+import time
 from collections.abc import Mapping
 from typing import Any
 
