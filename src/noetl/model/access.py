@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -179,6 +180,11 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     until: str = ""
     #: its place in the log; 0: it is not there yet
     number: int = 0
+
+
+def format_time(at: float) -> str:
+    """Return a time, in seconds since the epoch, as the audit log has it: such texts are in the order of their times."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 class AuditQuery(msgspec.Struct, frozen=True):
