@@ -160,7 +160,7 @@ def test_what_is_done_on_a_server_is_recorded_by_the_server(
         noetl("signal", waits, "ok", "1")
         wait_until(lambda: len(audit(noetl)) == 7)  # nobody waits for an entry about a refused call
         found = audit(noetl)
-        assert sorted((str(one["who"]), str(one["action"]), str(one.get("outcome", "done"))) for one in found) == [
+        assert sorted((str(one["who"]), str(one["action"]), str(one["outcome"])) for one in found) == [
             ("ann", "GET /api/audit", "refused"),
             ("ann", "execution.cancel", "refused"),
             ("owner", "execution.pause", "done"),

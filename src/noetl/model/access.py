@@ -157,7 +157,7 @@ def allows_path(paths: Sequence[str], path: str) -> bool:
     return any(path == one or (one.endswith("/*") and path.startswith(one[:-1])) for one in paths)
 
 
-class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+class AuditEntry(msgspec.Struct, frozen=True):
     """A call that changed something or was refused, or a command on a local store."""
 
     #: in UTC, to the millisecond
