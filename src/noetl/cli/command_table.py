@@ -111,6 +111,9 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "token": CommandEntry(
         "commands.admin.token", "Serve", "Make and remove the tokens that servers require.", remote=True
     ),
+    "audit": CommandEntry(
+        "commands.admin.audit", "Serve", "Print who changed what, and which calls were refused.", remote=True
+    ),
     "credential": CommandEntry(
         "commands.admin.credential", "Set up", "Keep credentials, encrypted: add, list, remove, rotate.", remote=False
     ),

@@ -1,15 +1,15 @@
-"""Commands on a local store in its audit log: who did what, by the user of the system."""
+"""Commands on a local store, in its audit log: who did what, by the user of the system."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from noetl.cli.output.printing import note
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
@@ -27,34 +27,48 @@ def system_user() -> str:
         return str(os.getuid())
 
 
-def make_entry(action: str, about: str, *, failed: bool = False) -> AuditEntry:
-    """Return the entry of a command."""
-    from noetl.model.access import AuditEntry
-    from noetl.server.http import format_time
+def make_entry(action: str, about: str) -> AuditEntry:
+    """Return the entry of a command that was done."""
+    from noetl.model.access import AuditEntry, format_time
 
-    outcome = "failed" if failed else "done"
-    return AuditEntry(format_time(time.time()), system_user(), action, about, socket.gethostname(), outcome)  # type: ignore[arg-type]
+    return AuditEntry(format_time(time.time()), system_user(), action, about, os.uname().nodename)
 
 
-@contextmanager
-def record_command(log: EventLog, action: str, about: str) -> Iterator[None]:
-    """Record what is done inside of this; nothing of a server's log, which records it itself."""
+async def record(log: EventLog, action: str, *about: str) -> None:
+    """Record a command, for each thing that it was about. What a server does, it records itself.
+
+    A store that cannot be written must not keep a command from what it is for, such as making room on its disk.
+    """
     from noetl.ports import HasAccess
 
-    if not isinstance(log, HasAccess):
-        yield
-        return
+    if isinstance(log, HasAccess):
+        try:
+            await log.access().record([make_entry(action, one) for one in about])
+        except NoetlError as error:
+            note(f"warning: {action} is not in the audit log: {error}")
+
+
+def record_apart(action: str, *about: str) -> None:
+    """Record a command that uses no log by itself."""
+    from noetl.app import open_log
+    from noetl.config import settings
+
+    async def run() -> None:
+        log = open_log(settings())
+        try:
+            await record(log, action, *about)
+        finally:
+            await log.close()
+
     try:
-        yield
-    except BaseException:
-        asyncio.run(log.access().record([make_entry(action, about, failed=True)]))
-        raise
-    asyncio.run(log.access().record([make_entry(action, about)]))
+        asyncio.run(run())
+    except NoetlError as error:
+        note(f"warning: {action} is not in the audit log: {error}")
 
 
 @contextmanager
-def open_access_store(action: str = "", about: str = "") -> Iterator[AccessStore]:
-    """The access store of this machine; with an action, what is done with it is recorded."""
+def open_access_store(actions: Sequence[str] = ()) -> Iterator[AccessStore]:
+    """The access store of this machine; `actions`, an action and what it is about, is recorded when it was done."""
     from noetl.app import open_log
     from noetl.config import settings
     from noetl.ports import HasAccess
@@ -63,10 +77,8 @@ def open_access_store(action: str = "", about: str = "") -> Iterator[AccessStore
     try:
         if not isinstance(log, HasAccess):
             raise NoetlError("this store keeps no tokens")
-        if not action:
-            yield log.access()
-            return
-        with record_command(log, action, about):
-            yield log.access()
+        yield log.access()
+        if actions:
+            asyncio.run(record(log, *actions))
     finally:
         asyncio.run(log.close())

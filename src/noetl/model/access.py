@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -156,7 +157,7 @@ def allows_path(paths: Sequence[str], path: str) -> bool:
     return any(path == one or (one.endswith("/*") and path.startswith(one[:-1])) for one in paths)
 
 
-class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+class AuditEntry(msgspec.Struct, frozen=True):
     """A call that changed something or was refused, or a command on a local store."""
 
     #: in UTC, to the millisecond
@@ -179,6 +180,11 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     until: str = ""
     #: its place in the log; 0: it is not there yet
     number: int = 0
+
+
+def format_time(at: float) -> str:
+    """Return a time, in seconds since the epoch, as the audit log has it: such texts are in the order of their times."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 class AuditQuery(msgspec.Struct, frozen=True):

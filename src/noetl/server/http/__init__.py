@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         KnownTokens as KnownTokens,
         TokenFile as TokenFile,
         add_token as add_token,
-        format_time as format_time,
         is_loopback as is_loopback,
         make_owner_token as make_owner_token,
         new_token as new_token,
@@ -21,7 +20,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "access": "KnownTokens TokenFile add_token format_time is_loopback make_owner_token new_token remove_token",
+            "access": "KnownTokens TokenFile add_token is_loopback make_owner_token new_token remove_token",
             "app": "AccessSettings build_app",
             "worker_routes": "build_worker_routes",
         },

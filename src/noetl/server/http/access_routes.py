@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.errors import UsageError
-from noetl.model.access import AccessToken, AuditEntry, AuditQuery, Role, TokenRequest
-from noetl.server.http.access import add_token, format_time, remove_token
+from noetl.model.access import AccessToken, AuditEntry, AuditQuery, Role, TokenRequest, format_time
+from noetl.server.http.access import add_token, remove_token
 from noetl.server.http.bodies import HttpProblem, decode_body, number
 from noetl.server.http.routes import ApiContext, Route, json
 

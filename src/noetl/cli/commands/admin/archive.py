@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from noetl.cli.executions import json_option, open_command_log
+from noetl.cli.local_audit import record
 from noetl.cli.output.printing import as_json, count, out, seconds_of
 from noetl.errors import UsageError
 
@@ -61,6 +62,7 @@ async def _move(log: EventLog, chosen: list[Summary], folder: Path, *, dry_run: 
             if not dry_run:
                 write_archive(log, one, folder)
                 await log.forget(one.execution_id)
+                await record(log, "execution.archive", f"{one.execution_id} {one.path}")
             moved.append(one.execution_id)
             if not as_data:
                 out(f"{one.execution_id}  {one.status}  {one.path}\n")
@@ -82,6 +84,7 @@ async def _restore(paths: list[Path]) -> None:
     try:
         for path in files:
             found = await restore_archive(log, path)
+            await record(log, "execution.restore", f"{found.execution_id} {found.path}")
             out(f"{found.execution_id}  {found.status}  {found.path}\n")
     finally:
         await log.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.executions import json_option
+from noetl.cli.local_audit import record_apart
 from noetl.cli.output.printing import as_json, columns, note, out
 from noetl.errors import UsageError
 
@@ -68,6 +69,7 @@ def add(*, name: str, kind: str, given: tuple[str, ...], file: str | None, as_da
     _check_name(name)
     _check_kind(kind)
     kept = _store().add(name, kind, _values(kind, given, file))
+    record_apart("credential.add", name)
     _print_change(name, kept, "added", as_data=as_data)
 
 
@@ -98,6 +100,7 @@ def remove(*, names: tuple[str, ...], yes: bool, as_data: bool) -> None:
     if not yes and not as_data and sys.stdin.isatty():
         click.confirm(f"remove {', '.join(names)}? What is removed cannot be brought back", abort=True, err=True)
     _store().remove(names)
+    record_apart("credential.remove", *names)
     if as_data:
         out(as_json({"removed": list(names)}))
     else:
@@ -119,6 +122,7 @@ def rotate(*, name: str | None, given: tuple[str, ...], file: str | None, as_dat
         if given or file is not None:
             raise UsageError("say which credential gets the new value: `noetl credential rotate NAME`")
         count = store.change_key()
+        record_apart("credential.rotate", "the key of all credentials")
         if as_data:
             out(as_json({"credentials": count}))
         else:
@@ -127,6 +131,7 @@ def rotate(*, name: str | None, given: tuple[str, ...], file: str | None, as_dat
     old = store.all().get(name)
     kind = old.kind if old is not None else "generic"
     kept = store.replace(name, _values(kind, given, file) if old is not None else {})
+    record_apart("credential.rotate", name)
     _print_change(name, kept, "has a new value", as_data=as_data)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from noetl.cli.executions import json_option, open_command_log
+from noetl.cli.local_audit import record_apart
 from noetl.cli.output.printing import as_json, count, out, size
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def command(*, dry_run: bool, as_data: bool) -> None:
     finally:
         store.close()
     total = sum(one.bytes for one in found)
+    if found and not dry_run:
+        record_apart("results.gc", f"{count(len(found), 'file')}, {size(total)}")
     if as_data:
         listed = [{"path": one.display_name, "bytes": one.bytes} for one in found]
         out(as_json({"removed": listed, "bytes": total, "dry_run": dry_run}))

@@ -157,13 +157,13 @@ def remove(*, name: str, as_data: bool) -> None:
 
 
 @contextmanager
-def _open_tokens(action: str = "", name: str = "") -> Iterator[tuple[AccessStore, TokenFile]]:
+def _open_tokens(*actions: str) -> Iterator[tuple[AccessStore, TokenFile]]:
     """The tokens of this machine; what is done with them is recorded."""
     from noetl.app import open_token_file
     from noetl.cli.local_audit import open_access_store
     from noetl.config import settings
 
-    with open_access_store(action, name) as store:
+    with open_access_store(actions) as store:
         yield store, open_token_file(settings())
 
 

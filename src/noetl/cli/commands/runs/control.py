@@ -22,6 +22,7 @@ from noetl.cli.executions import (
     resume_hint,
     runner,
 )
+from noetl.cli.local_audit import record
 from noetl.cli.output.printing import as_json, note, out
 from noetl.errors import NoetlError, SignalRefused, UsageError
 from noetl.ports import OVER
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 #: seconds in which a living process answers, unless it is very busy
 _TIMEOUT_S = 5.0
 _POLL = 0.02
+#: what the audit log calls a request, by the event that records it
+_VERBS = {
+    "execution.cancelled": "cancel", "execution.paused": "pause", "execution.resumed": "unpause", "signal.received": "signal",
+}  # fmt: skip
 #: waits that are told of
 _SHOWN = 5
 
@@ -155,6 +160,7 @@ def act(
             raise NoetlError(f"{summary.execution_id}: {refusal}")
         done = None if summary.is_attended else asyncio.run(_record_directly(log, summary, request, event))
         by, seq = done or _post_and_wait(log, summary, request, event)
+        asyncio.run(record(log, f"execution.{_VERBS[event]}", f"{summary.execution_id} {summary.path}"))
         now = log.summary(summary.execution_id) or summary
         more = list(remarks(log, state_at(log, now.execution_id, upto=seq))) if remarks is not None and seq else []
     if as_data:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.executions import complete_steps, execution_argument, find
+from noetl.cli.local_audit import record
 from noetl.cli.output.printing import as_json, in_colour, note, out
 from noetl.cli.playbook_files import FILE
 from noetl.errors import UsageError
@@ -78,6 +79,7 @@ async def _follow(node: LocalNode, made: Rerun, *, as_document: bool) -> int:
 
     with progress(node.service.watchers, quiet=as_document) as shown:
         live = await made.start()
+        await record(node.log, "execution.rerun", f"{live.id} {live.state.path}")
         if made.fork is None:
             shown.roots.append(live)
         else:

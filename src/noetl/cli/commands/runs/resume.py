@@ -9,6 +9,7 @@ import click
 
 from noetl.cli.executions import HALTED, execution_argument, find, is_interrupted, resume_hint, was_edited
 from noetl.cli.files import near
+from noetl.cli.local_audit import record
 from noetl.cli.output.printing import note
 from noetl.errors import UsageError
 from noetl.ports import OVER
@@ -51,6 +52,7 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
                 if one.status in HALTED:  # also with --json: nobody should wait without knowing for what
                     _note_paused(one)
                 shown.on_resume(await node.resume(one.execution_id))
+            await record(node.log, "execution.resume", *(f"{one.execution_id} {one.path}" for one in chosen))
             interrupted = await follow(node, shown)
         return await report_end(node, shown.roots, interrupted=interrupted, as_document=as_document)
 

@@ -149,6 +149,7 @@ def _note_source(known: PlaybookSource, name: str) -> None:
 async def _run(request: RunRequest, *, as_document: bool) -> int:
     from noetl.app import open_local_node
     from noetl.cli.commands.runs.follow import follow, load_runnable, report_end
+    from noetl.cli.local_audit import record
     from noetl.cli.output.progress import progress
 
     async with open_local_node() as node:
@@ -156,10 +157,14 @@ async def _run(request: RunRequest, *, as_document: bool) -> int:
         with progress(node.service.watchers, quiet=as_document) as shown:
             calls = await _keep_calls(node, request, net)
             if request.key is None:
+                is_new = True
                 shown.roots.append(await node.start(source, net, request.payload, calls=calls))
             else:
-                await _start_once(node, request, source, net, shown, calls=calls)
+                is_new = await _start_once(node, request, source, net, shown, calls=calls)
+            started = [f"{live.id} {live.state.path}" for live in shown.roots] if is_new else []
+            recording = asyncio.ensure_future(record(node.log, "execution.start", *started))
             interrupted = await follow(node, shown)
+        await recording
         return await report_end(node, shown.roots, interrupted=interrupted, as_document=as_document)
 
 
@@ -186,8 +191,8 @@ _POLL_S = 0.2
 
 async def _start_once(
     node: LocalNode, request: RunRequest, source: PlaybookSource, net: Net, shown: Screen | QuietScreen, **more: Any
-) -> None:
-    """Start the run of a key; one that was started before is waited for, and resumed if no process has it."""
+) -> bool:
+    """Start the run of a key; one that was started before is waited for, and resumed if no process has it. Whether it is new."""
     from noetl.ports import Summary
     from noetl.server.core import KeyReused
 
@@ -198,8 +203,9 @@ async def _start_once(
     if isinstance(found, Summary):
         note(f"{found.execution_id} was started with this key before")
         shown.on_resume(await _join(node, found))
-    else:
-        shown.roots.append(found)
+        return False
+    shown.roots.append(found)
+    return True
 
 
 async def _join(node: LocalNode, summary: Summary) -> LiveExecution:

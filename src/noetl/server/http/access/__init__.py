@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.server.http.access.audit_trail import AuditTrail as AuditTrail, format_time as format_time
+    from noetl.server.http.access.audit_trail import AuditTrail as AuditTrail
     from noetl.server.http.access.caller import Caller as Caller
     from noetl.server.http.access.guard import (
         REFUSED as REFUSED,
@@ -26,7 +26,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "audit_trail": "AuditTrail format_time",
+            "audit_trail": "AuditTrail",
             "caller": "Caller",
             "guard": "AccessGuard REFUSED ServerNames is_loopback",
             "request_limits": "RequestLimits",

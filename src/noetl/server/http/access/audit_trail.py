@@ -11,13 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.model.access import TOKEN_PREFIX, AuditEntry
+from noetl.model.access import TOKEN_PREFIX, AuditEntry, format_time
 from noetl.ports import AccessStore
 from noetl.server.http.access.request_limits import network_of
 
@@ -165,11 +164,6 @@ class AuditTrail:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(NoetlError):
             await self._write([entry for counted in counts for entry in self._take(counted)])
-
-
-def format_time(at: float) -> str:
-    """Return a time as the audit log has it: such texts are in the order of their times."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def _bounded(entry: AuditEntry) -> AuditEntry:
