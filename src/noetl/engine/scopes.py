@@ -13,7 +13,6 @@ from noetl.model.orders import LoopRow
 from noetl.model.playbook import Condition, Step
 from noetl.model.state import LoopRun, Path, PipelineRun, StepBoundary, StepInfo, StepRun
 
-
 #: of a condition, what is written to the log: letters of its text, and values that it read, or steps that it asked about
 _MOST_CHARACTERS, _MOST_SEEN = 500, 20
 
