@@ -126,7 +126,7 @@ class GateWatch:
     def _touch(self, gate: str) -> None:
         """Something changed that a gate reads."""
         self._answers.pop(gate, None)
-        if gate in self._joins and self.index.numbers[gate] is None:
+        if gate in self._joins and self.index.numbers.get(gate, {}) is None:
             self._joins[gate].numbers = None
         self._queue(gate)
 
