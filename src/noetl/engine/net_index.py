@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from noetl.engine.gates import GateIndex, GateWatch
-from noetl.expr import find_result_reads, pipeline_values, selects, task_values
+from noetl.expr import find_result_reads, may_read_scopes, pipeline_values, selects, task_values
 from noetl.model.net import Net, Planner
 from noetl.model.playbook import Step
 from noetl.model.state import Execution
@@ -25,7 +25,7 @@ class NetIndex:
         self.steps = net.steps
         #: of an execution whose gates have been asked: what they wait for
         self.gate_watch: GateWatch | None = None
-        self._reads_steps: dict[str, bool] = {}
+        self._steps_read: dict[str, frozenset[str] | None] = {}
         self._wants_reference: dict[str, bool] = {}
         #: whether the end of an execution waits for more than its steps: runs may have to be undone, or a last step runs
         self.has_afterwork = net.playbook.final_step is not None or any(
@@ -74,10 +74,9 @@ class NetIndex:
             self._wants_reference[step.name] = known
         return known
 
-    def reads_steps(self, step: Step) -> bool:
-        """Whether a template of its pipeline reads the state of steps."""
-        known = self._reads_steps.get(step.name)
-        if known is None:
+    def steps_read(self, step: Step) -> frozenset[str] | None:
+        """The steps whose status the templates of a step's pipeline read; None: they may read that of any."""
+        if step.name not in self._steps_read:
             values = list(pipeline_values(step))
             values += task_values(step.compensation) if step.compensation is not None else ()
             # The worker evaluates the `input` of a loop over a reference, and what a loop inside of one goes over.
@@ -86,12 +85,21 @@ class NetIndex:
             while inner is not None:
                 values.append(inner.items)
                 inner = inner.inner
-            known = self._reads_steps[step.name] = any(map(_reads_steps, values))
-        return known
+            found = {name for value in values for name in _steps_read(value)}
+            tasks = (*step.pipeline, *((step.compensation,) if step.compensation is not None else ()))
+            # A program that is given the scopes sees as much of the steps as the templates beside it.
+            any_step = "" in found or (bool(found) and any(map(may_read_scopes, tasks)))
+            self._steps_read[step.name] = None if any_step else frozenset(found)
+        return self._steps_read[step.name]
 
 
-def _reads_steps(value: Any) -> bool:
+def _steps_read(value: Any) -> Iterator[str]:
+    """The steps whose status a value reads; empty: that of a step whose name is computed."""
     if isinstance(value, Mapping):
-        return any(_reads_steps(part) for part in value.values())
+        for part in value.values():
+            yield from _steps_read(part)
+        return
     facts = getattr(value, "facts", None)
-    return facts is not None and any(read.path[0] == "steps" for read in facts.reads)
+    for read in facts.reads if facts is not None else ():
+        if read.path[0] == "steps":
+            yield read.path[1] if len(read.path) > 1 else ""

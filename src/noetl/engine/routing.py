@@ -109,6 +109,9 @@ def _effects(
     ctx = builder.state.ctx
     tokens: list[Token] = []
     for arc in chosen:
+        if not (arc.set or arc.args or arc.cancel or arc.terminate):  # as most are
+            tokens.append(Token(ended.step, event))
+            continue
         sight = scopes.boundary_scopes(builder, ended)
         sight |= {"ctx": ctx, "event": event}
         scopes.with_steps(builder, sight, arc.args, *(one.value for one in arc.set))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,9 +58,10 @@ def with_steps(
     return scopes
 
 
-def steps_scope(builder: DecisionBuilder, names: set[str] | None = None) -> dict[str, Any]:
+def steps_scope(builder: DecisionBuilder, names: Collection[str] | None = None) -> dict[str, Any]:
     """`steps` as templates see it: of the steps named, or of all."""
-    return {name: {"status": _status(info_of(builder, name))} for name in (names or builder.net_index.steps)}
+    known = builder.net_index.steps
+    return {name: {"status": _status(info_of(builder, name))} for name in (known if names is None else names)}
 
 
 def info_of(builder: DecisionBuilder, name: str) -> StepInfo:
@@ -236,17 +237,21 @@ def pipeline_scopes(
     if loop is not None and isinstance(pipe := loop.running.get(path[-1]), PipelineRun):
         source = pipe
     sight["input"] = source.input if source.input is not None else {}
-    if builder.net_index.reads_steps(step):
-        sight["steps"] = steps_scope(builder)
+    return _with_steps_read(builder, step, sight)
+
+
+def _with_steps_read(builder: DecisionBuilder, step: Step, sight: dict[str, Any]) -> dict[str, Any]:
+    """Add `steps`, as far as the templates of a pipeline read it: an order must not grow with the net."""
+    names = builder.net_index.steps_read(step)
+    if names is None or names:
+        sight["steps"] = steps_scope(builder, names)
     return sight
 
 
 def undo_scopes(builder: DecisionBuilder, step: Step) -> dict[str, Any]:
     """What the server knows of a run that is undone; the rest is in the log, with the end of that run."""
     sight = {"workload": builder.state.workload, "execution_id": builder.state.execution_id, "input": {}}
-    if builder.net_index.reads_steps(step):
-        sight["steps"] = steps_scope(builder)
-    return sight
+    return _with_steps_read(builder, step, sight)
 
 
 def input_of(step: Step, sight: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         hash_of as hash_of,
         inline_of as inline_of,
         keep_undo_scopes as keep_undo_scopes,
+        may_read_scopes as may_read_scopes,
         pipeline_values as pipeline_values,
         rules_of as rules_of,
         select_paths as select_paths,
@@ -79,7 +80,7 @@ else:
             "embedded.sql_template": "compile_sql",
             "member_access": "REF_FIELDS Ref is_reference",
             "result_policy": "ResultRules Way find_result_reads find_undo_reads follow_path hash_of inline_of keep_undo_scopes "
-            "pipeline_values rules_of select_paths selects task_values",
+            "may_read_scopes pipeline_values rules_of select_paths selects task_values",
             "sandbox.evaluation": "Evaluation",
             "sandbox.jsonpath": "find_jsonpath plain_keys problem_of",
             "scopes": "EvaluationPoint FILTERS FUNCTIONS OWN_FUNCTIONS STEP_HELPERS TESTS visible_names",

@@ -158,8 +158,7 @@ def find_result_reads(step: Step, playbook: Playbook) -> ResultReads:
 
 
 def _find(step: Step, playbook: Playbook) -> ResultReads:
-    server = list(_reads(_server_values(step)))
-    server += _of_admissions.get(playbook, lambda: _event_reads(playbook))
+    server = [*_reads(_server_values(step)), *_of_admissions.get(playbook, lambda: _event_reads(playbook))]
     pipeline = list(_reads(pipeline_values(step)))
     outputs = [rest for path in server if (rest := _below_output(path)) is not None]
     inner = [rest for path in pipeline if (rest := _below_output(path)) is not None]
@@ -193,7 +192,7 @@ def _looks_back(task: Task) -> bool:
     return (
         any(path[0] == "_prev" for path in (*reads, *_reads(_values_after(task))))
         or any((rest := _below_output(path)) is not None and rest[:1] in ((), ("data",)) for path in reads)
-        or _code_may_read(task)
+        or may_read_scopes(task)
     )
 
 
@@ -202,8 +201,8 @@ def _reads_data(values: Iterable[Any]) -> bool:
     return any(rest is not None and rest[:1] in ((), ("data",)) for rest in below)
 
 
-def _code_may_read(task: Task) -> bool:
-    """Whether a program can see all scopes: one that mentions `context`, or that lies in a module we do not see."""
+def may_read_scopes(task: Task) -> bool:
+    """Whether the program of a task can see all scopes: it mentions `context`, or lies in a module that is not seen here."""
     code = task.config.get("code")
     return "module" in task.config or (isinstance(code, str) and ("context" in code or "results" in code))
 
@@ -233,7 +232,7 @@ def find_undo_reads(step: Step) -> tuple[Way, ...]:
 
 
 def _find_undo_reads(task: Task) -> tuple[Way, ...]:
-    if _code_may_read(task):
+    if may_read_scopes(task):
         return tuple((scope,) for scope in UNDO_SCOPES)
     # Its rules see its own output, not the one of the run.
     before = [*_reads(_values_before(task)), *(path for path in _reads(_values_after(task)) if path[0] != "output")]
@@ -266,9 +265,9 @@ def _server_values(step: Step) -> Iterator[Any]:
 
 
 def _event_reads(playbook: Playbook) -> list[Way]:
-    """What admissions read of the event that brought the token, of whichever step that was."""
+    """What admissions read of the event that brought the token, of whichever step that was; each path once."""
     rules = (rule for step in playbook.steps for rule in step.admission.rules or ())
-    return [path for path in _reads(rule.when for rule in rules) if path[0] == "event"]
+    return list(dict.fromkeys(path for path in _reads(rule.when for rule in rules) if path[0] == "event"))
 
 
 def pipeline_values(step: Step) -> Iterator[Any]:

@@ -8,13 +8,12 @@ from itertools import combinations
 
 from thorough import up_to
 
-from noetl.lang.analysis.flow import graph_of
-from noetl.lang.analysis.joins import NodeId
 from noetl.lang.loader import load
 from noetl.model.graph import find_components, find_dominators
 from noetl.model.net import Net
 from noetl.tools.registry import ToolKinds
 
+NodeId = str | tuple[str, int]
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkflow:\n"
 KINDS = ToolKinds()
 NETS = up_to(3_000, 600)
@@ -25,12 +24,20 @@ class SlowExclusions:
 
     def __init__(self, net: Net) -> None:
         self.net = net
-        graph = graph_of(net)
-        self.dominator = find_dominators(graph, net.start)
-        parts = find_components(graph, list(self.dominator))
-        self.in_circle = {node for part in parts if len(part) > 1 for node in part}
+        nodes: list[NodeId] = [*net.steps]
+        nodes += [(step.name, at) for step in net.steps.values() for at in range(len(step.router.arcs))]
+        number = {node: at for at, node in enumerate(nodes)}
+        graph = [[number[after] for after in self._following(node) if after in number] for node in nodes]
+        dominators = find_dominators(graph, number[net.start])
+        self.dominator = {node: nodes[above] for node, above in zip(nodes, dominators, strict=True) if above >= 0}
+        self.in_circle = {nodes[at] for part in find_components(graph) if len(part) > 1 for at in part}
         steps = net.steps.values()
         self.splits = [one.name for one in steps if one.router.mode == "inclusive" and len(one.router.arcs) > 1]
+
+    def _following(self, node: NodeId) -> list[NodeId]:
+        if isinstance(node, str):
+            return [(node, at) for at in range(len(self.net.steps[node].router.arcs))]
+        return [self.net.steps[node[0]].router.arcs[node[1]].step or ""]
 
     def explain(self, names: list[str], step: str) -> str | None:
         known = sorted(name for name in names if name in self.dominator)

@@ -54,11 +54,11 @@ class GateWatch:
             if not run.is_afterwork:
                 self._runs.setdefault(run.step, {})[run.id] = None
         #: the steps that have tokens, and joins that had some, each with its place in the order of looking
-        self._places: dict[str, Place] = {name: (False, at) for at, name in enumerate(state.parked)}
-        self._places |= {name: (True, at) for at, name in enumerate(state.rounds)}
-        self._next_place = len(self._places)
+        self.places: dict[str, Place] = {name: (False, at) for at, name in enumerate(state.parked)}
+        self.places |= {name: (True, at) for at, name in enumerate(state.rounds)}
+        self.next_place = len(self.places)
         #: of these, the ones that are looked at every time
-        self._volatile = {name for name in self._places if index.is_volatile(name)}
+        self._volatile = {name for name in self.places if index.is_volatile(name)}
         self._joins: dict[str, JoinTally] = {}
         for name, entry in state.rounds.items():
             self.tally_of(name).tokens = sum(map(len, entry.places.values()))
@@ -74,17 +74,17 @@ class GateWatch:
         self._heap: list[tuple[Place, str]] = []
         self._queued: set[tuple[Place, str]] = set()
         #: the place of the step that was looked at last in this pass; None: no pass is under way
-        self._reached: Place | None = None
+        self.reached: Place | None = None
         self._later: list[tuple[Place, str]] = []
-        self._resume_pass(before)
-        for name in self._places:
+        self._continue_pass(before)
+        for name in self.places:
             self._queue(name)
 
-    def _resume_pass(self, before: GateWatch | None) -> None:
+    def _continue_pass(self, before: GateWatch | None) -> None:
         """Have the same places as before, so that a pass can go on in the middle."""
         if before is not None:
-            self._places = {name: before._places.get(name, place) for name, place in self._places.items()}
-            self._next_place, self._reached = before._next_place, before._reached
+            self.places = {name: before.places.get(name, place) for name, place in self.places.items()}
+            self.next_place, self.reached = before.next_place, before.reached
 
     def follows(self, state: Execution) -> bool:
         """Whether this is about a state, as it is now."""
@@ -94,7 +94,7 @@ class GateWatch:
 
     def begin_pass(self) -> None:
         """Begin to look at what is parked, from the first."""
-        self._reached = None
+        self.reached = None
         for one in self._later:
             heapq.heappush(self._heap, one)
         self._later = []
@@ -107,18 +107,18 @@ class GateWatch:
         while self._heap:
             entry = heapq.heappop(self._heap)
             place, name = entry
-            if self._reached is not None and place <= self._reached:
+            if self.reached is not None and place <= self.reached:
                 self._later.append(entry)
                 continue
             self._queued.discard(entry)
-            if self._places.get(name) == place:
-                self._reached = place
+            if self.places.get(name) == place:
+                self.reached = place
                 return name
-        self._reached = None
+        self.reached = None
         return None
 
     def _queue(self, name: str) -> None:
-        place = self._places.get(name)
+        place = self.places.get(name)
         if place is not None and (place, name) not in self._queued:
             self._queued.add((place, name))
             heapq.heappush(self._heap, (place, name))
@@ -126,7 +126,7 @@ class GateWatch:
     def _touch(self, gate: str) -> None:
         """Something changed that a gate reads."""
         self._answers.pop(gate, None)
-        if gate in self._joins and self.index.numbers[gate] is None:
+        if gate in self._joins and self.index.numbers.get(gate, {}) is None:
             self._joins[gate].numbers = None
         self._queue(gate)
 
@@ -161,11 +161,11 @@ class GateWatch:
 
     def has_tokens(self, step: str) -> bool:
         """Whether tokens are parked at a step."""
-        return step in self._places and (step not in self._joins or self._joins[step].tokens > 0)
+        return step in self.places and (step not in self._joins or self._joins[step].tokens > 0)
 
     def held_steps(self) -> list[str]:
         """The steps that have tokens, in the order in which they are looked at."""
-        return sorted(filter(self.has_tokens, self._places), key=self._places.__getitem__)
+        return sorted(filter(self.has_tokens, self.places), key=self.places.__getitem__)
 
     def tally_of(self, step: str) -> JoinTally:
         """What a join holds."""
@@ -202,7 +202,7 @@ class GateWatch:
                 activity.shift(step, len(runs))
             for ended in self._state.boundaries:
                 activity.shift(ended.step, 1)
-            for name in filter(self.has_tokens, self._places):
+            for name in filter(self.has_tokens, self.places):
                 activity.hold(name, held=True)
             for step, count in self.arriving.items():
                 activity.shift(step, count)
@@ -256,7 +256,7 @@ class GateWatch:
         step = event.entity_id
         if step in self._joins and "take" in event.payload:
             self._take(step, event.payload["take"])
-        elif step in self._places and step not in self._joins:
+        elif step in self.places and step not in self._joins:
             self._release(step)
         self._on_status(event)
 
@@ -277,15 +277,15 @@ class GateWatch:
         """All tokens of a step are gone."""
         if self.has_tokens(step):
             self._hold(step, held=False)
-        self._places.pop(step, None)
+        self.places.pop(step, None)
         self._joins.pop(step, None)
         self._volatile.discard(step)
 
     def _on_parked(self, event: Event) -> None:
         step, join = event.entity_id, bool(event.payload.get("join"))
-        if step not in self._places:
-            self._next_place += 1
-            self._places[step] = (join, self._next_place)
+        if step not in self.places:
+            self.next_place += 1
+            self.places[step] = (join, self.next_place)
             if self.index.is_volatile(step):
                 self._volatile.add(step)
             if not join:
@@ -300,9 +300,10 @@ class GateWatch:
         tally.tokens += 1
         if tally.tokens == 1:
             self._hold(step, held=True)
-        if known and tally.numbers is not None and source in tally.numbers:
-            if len(self._state.rounds[step].places[source]) == tally.numbers[source]:
-                insort(tally.complete, self.index.places[step][source])
+        if not known or tally.numbers is None:
+            return
+        if len(self._state.rounds[step].places[source]) == tally.numbers.get(source):
+            insort(tally.complete, self.index.places[step][source])
 
     def _on_skipped(self, event: Event) -> None:
         if event.payload["why"] == "stalled":

@@ -7,48 +7,52 @@ execution together touch each region and each way between two about once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from noetl.model.graph import find_components, find_reachable
 from noetl.model.net import Net
 
-#: stands for all the steps that may be planned: from there a token may come anywhere
-_PLANS = ""
+
+def _graph_of(net: Net) -> list[list[int]]:
+    """What each step leads to. A node after the last stands for the steps that may be planned, which may lead anywhere."""
+    number = {name: at for at, name in enumerate(net.steps)}
+    graph: list[list[int]] = [[] for _ in number]
+    for name, incoming in net.incoming.items():
+        for one in incoming:
+            graph[number[one.source]].append(number[name])
+    planners = [number[step.name] for step in net.steps.values() if step.router.synthesize is not None]
+    if planners:
+        graph.append(list(number.values()))
+        for planner in planners:
+            graph[planner].append(len(number))
+    return graph
 
 
 class Regions:
     """The regions of a net, by number, and how they lead to each other."""
 
     def __init__(self, net: Net) -> None:
-        after: dict[str, list[str]] = {name: [] for name in net.steps}
-        for name, incoming in net.incoming.items():
-            for one in incoming:
-                after[one.source].append(name)
-        planners = [step.name for step in net.steps.values() if step.router.synthesize is not None]
-        if planners:
-            for name in planners:
-                after[name].append(_PLANS)
-            after[_PLANS] = list(net.steps)
-        components = find_components(after, after)
+        graph = _graph_of(net)
+        components = find_components(graph)
+        region = [0] * len(graph)
+        for at, component in enumerate(components):
+            for node in component:
+                region[node] = at
         #: of each step
-        self.of: dict[str, int] = {name: at for at, component in enumerate(components) for name in component}
+        self.of = {name: region[node] for node, name in enumerate(net.steps)}
         #: whether a token can leave a step and come back to it
-        self.circular = [len(one) > 1 or one[0] in after[one[0]] for one in components]
-        self.after = [self._others(at, after, component) for at, component in enumerate(components)]
+        self.circular = [len(one) > 1 or one[0] in graph[one[0]] for one in components]
+        self.after: list[list[int]] = []
         self.before: list[list[int]] = [[] for _ in components]
-        for at, following in enumerate(self.after):
-            for other in following:
+        for at, component in enumerate(components):
+            self.after.append(list({region[other] for node in component for other in graph[node]} - {at}))
+            for other in self.after[at]:
                 self.before[other].append(at)
-
-    def _others(self, at: int, after: Mapping[str, list[str]], component: Iterable[str]) -> list[int]:
-        found = dict.fromkeys(self.of[name] for one in component for name in after[one])
-        found.pop(at, None)
-        return list(found)
 
     def find_following(self, steps: Iterable[str]) -> set[int]:
         """The regions to which tokens at some steps can come by at least one arc."""
         starts = {self.of[name] for name in steps}
-        reached = find_reachable(self.after.__getitem__, {other for at in starts for other in self.after[at]})
+        reached = find_reachable(self.after, {other for at in starts for other in self.after[at]})
         return reached | {at for at in starts if self.circular[at]}
 
     def find_leading(self, step: str, others: Iterable[str]) -> list[str]:
@@ -56,7 +60,7 @@ class Regions:
         at, named = self.of[step], list(others)
         leading = {at} if self.circular[at] else set()
         if any(self.of[name] not in leading for name in named):
-            leading |= find_reachable(self.before.__getitem__, self.before[at])
+            leading |= find_reachable(self.before, self.before[at])
         return [name for name in named if self.of[name] in leading]
 
 

@@ -3,49 +3,35 @@
 from __future__ import annotations
 
 from noetl.lang.analysis import joins
-from noetl.lang.analysis.joins import NodeId
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.graph import find_components, find_reachable
 from noetl.model.net import Net
 from noetl.model.playbook import Arc, Condition, Step
-
-
-def graph_of(net: Net) -> dict[NodeId, list[NodeId]]:
-    """Every step leads to its arcs, every arc to its step."""
-    graph: dict[NodeId, list[NodeId]] = {}
-    for step in net.steps.values():
-        arcs: list[NodeId] = [(step.name, index) for index in range(len(step.router.arcs))]
-        graph[step.name] = arcs
-        for index, arc in enumerate(step.router.arcs):
-            graph[step.name, index] = [arc.step] if arc.step is not None and arc.step in net.steps else []
-    return graph
-
 
 _LOOKS_AT_THE_END = frozenset({"event", "output", "steps"})
 
 
 def analyze(net: Net, problems: Diagnostics) -> None:
     """Report what no token can do."""
-    for step in net.steps.values():
+    steps = list(net.steps.values())
+    for step in steps:
         _report_shadowed(step, problems)
-    if any(step.router.synthesize is not None for step in net.steps.values()):
+    if any(step.router.synthesize is not None for step in steps):
         return  # steps that are made at run time may lead anywhere
-    graph = graph_of(net)
-    start: NodeId = net.start
-    reached = find_reachable(graph.__getitem__, [start])
-    for step in net.steps.values():
-        if step.name not in reached and step.name != net.playbook.final_step:
+    number = {name: at for at, name in enumerate(net.steps)}
+    graph = [[number[arc.step] for arc in step.router.arcs if arc.step in number] for step in steps]
+    reached = find_reachable(graph, [number[net.start]])
+    for at, step in enumerate(steps):
+        if at not in reached and step.name != net.playbook.final_step:
             problems.warning(
                 "unreachable-step", f"nothing leads to step `{step.name}`", step.at, fix="add an arc to it"
             )
-    # A token goes round in a component; a step that leads to itself does so by way of its arc.
-    components = find_components(graph, [node for node in graph if node in reached])
-    circles = [component for component in components if len(component) > 1]
-    position = {name: at for at, name in enumerate(net.steps)}
+    circles = [sorted(one) for one in find_components(graph) if len(one) > 1 or one[0] in graph[one[0]]]
     for circle in circles:
-        names = sorted((node for node in circle if isinstance(node, str)), key=position.__getitem__)
-        _report_without_exit([net.steps[name] for name in names], problems)
-    joins.report([step for step in net.steps.values() if step.name in reached], net, graph, circles, problems)
+        if circle[0] in reached:
+            _report_without_exit([steps[at] for at in circle], problems)
+    in_circle = {steps[at].name for circle in circles for at in circle}
+    joins.report([step for at, step in enumerate(steps) if at in reached], net, in_circle, problems)
 
 
 # --- arcs ------------------------------------------------------------------------------------------------------
