@@ -13,7 +13,8 @@ from noetl.app.http_server import address_of, bind_socket, describe_bus, describ
 from noetl.app.local import LocalNode, open_catalog, open_log, open_registry, open_results
 from noetl.bus import open_bus
 from noetl.config import Settings
-from noetl.ports import StoreUnreachable
+from noetl.errors import NoetlError
+from noetl.ports import LogDamaged, StoreFailed, StoreUnreachable
 from noetl.results import PayloadSender
 from noetl.server.cluster import ServerNode
 from noetl.server.core import resume_unowned
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 #: seconds for which a database that does not answer is tried again, and between two tries
 _PATIENCE_S, _PAUSE_S = 60.0, 0.3
+#: seconds after which an execution that could not be recorded is resumed
+_LOST_AGAIN_S = 2.0
 
 
 class PreparedServer(NamedTuple):
@@ -84,10 +87,45 @@ async def prepare_local_server(
             sender = PayloadSender(node.results)
             api = build_app(node, tokens=tokens, host=host, hosts=found.hosts, results=sender)
             node.print_line = print_line
+            _resume_lost(node)
             for execution_id, error in await resume_unowned(node):
                 print_line(f"{execution_id} is left as it is: {error}")
             ready_line = f"listening on {address}; executions are kept in {describe_store(found)}"
             yield PreparedServer(node, api, listening, address, ready_line)
+
+
+def _resume_lost(node: LocalNode) -> None:
+    """Resume what was given up because it could not be recorded, when it can be."""
+    lost: set[str] = set()
+
+    def note(execution_id: str, error: NoetlError) -> None:
+        if isinstance(error, StoreFailed) and not isinstance(error, LogDamaged):
+            node.store_watch.note(error)
+            lost.add(execution_id)
+
+    async def resume() -> None:
+        while True:
+            await asyncio.sleep(_LOST_AGAIN_S)
+            for execution_id in () if node.store_watch.trouble else sorted(lost):
+                lost.discard(execution_id)
+                try:
+                    await _resume(node, execution_id)
+                except StoreFailed as error:
+                    note(execution_id, error)
+
+    node.service.on_lost = note
+    node.spawn(resume())
+
+
+async def _resume(node: LocalNode, execution_id: str) -> None:
+    if node.log.summary(execution_id) is None:  # nothing of it was written, and who started it knows that
+        return
+    try:
+        await node.resume(execution_id)
+    except StoreFailed:
+        raise
+    except NoetlError as error:
+        node.print_line(f"{execution_id} is left as it is: {error}")
 
 
 async def _open_with_retries(opening: Callable[[Settings], T], found: Settings, print_line: Callable[[str], None]) -> T:

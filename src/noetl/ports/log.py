@@ -153,6 +153,9 @@ class EventLog(Protocol):
     def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, LogLine]]:
         """What tools wrote, behind a position."""
 
+    async def probe(self) -> None:
+        """Write something that changes nothing, durable when this returns. StoreFailed: nothing can be recorded now."""
+
     async def close(self) -> None:
         """Write what waits, and let go."""
 

@@ -208,6 +208,10 @@ class MemoryLog(EventLog):
         """See the port."""
         return self._name
 
+    async def probe(self) -> None:
+        """See the port. Memory can always be written."""
+        return
+
     async def claim(self, execution_id: str) -> bool:
         """See the port."""
         owner = self._shared.owners.get(execution_id)

@@ -24,6 +24,7 @@ from noetl.stores.limit_rules import admit
 from noetl.stores.sql_log import SqlLog, SqlSlotLedger, columns, holder_of
 from noetl.stores.sqlite_file import (
     FATAL,
+    VERSION,
     Owners,
     WriteLock,
     connect,
@@ -275,6 +276,10 @@ class SqliteLog(SqlLog):
             return str(row[0])
         connection.execute(_SQL["own"], (execution_id, self._owners.id))
         return None
+
+    async def probe(self) -> None:
+        """See the port."""
+        await self._queue.submit(lambda connection: connection.execute(f"PRAGMA user_version = {VERSION}") and None)
 
     def _alive(self, owners: Iterable[str]) -> set[str]:
         return {owner for owner in owners if self._owners.alive(owner)}

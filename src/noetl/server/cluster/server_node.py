@@ -76,7 +76,8 @@ class ServerNode(ControlPlane):
             self.remote.publish = lambda pool: self.spawn(bus.wake(pool, me))
             self.remote.notify = lambda worker: self.spawn(bus.notify(worker, me))
         self._retry_later = RetryLater(effects.clock, self.warn)
-        self.service.on_lost = self._retry_later.add
+        self.service.on_lost = self._on_execution_lost
+        self.store_watch.on_recovery = lambda: self.spawn(self._log_failures(self._sweep))
         self._cluster_store = cluster_store
         self._eviction = Eviction(self, cluster_store, self._retry_later) if cluster_store is not None else None
         self._kept: dict[tuple[Key, str], HeldPipeline] = {}
@@ -148,10 +149,14 @@ class ServerNode(ControlPlane):
         """Do something that is done again soon: a database may be away, and no execution may keep others from being minded."""
         try:
             await do()
-        except StoreFailed:
-            pass
+        except StoreFailed as error:
+            self.store_watch.note(error)
         except Exception as error:  # noqa: BLE001  a mistake of ours
             self._retry_later.notify("executions are not minded as they should be", error)
+
+    def _on_execution_lost(self, execution_id: str, error: NoetlError) -> None:
+        self.store_watch.note(error)
+        self._retry_later.add(execution_id, error)
 
     async def problem(
         self, execution_id: str, net: Net, source: PlaybookSource, payload: dict[str, Any]

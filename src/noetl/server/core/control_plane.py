@@ -38,6 +38,7 @@ from noetl.server.core.order_carrier import OrderCarrier
 from noetl.server.core.pipeline_orders import Pipelines, WorkerSide
 from noetl.server.core.service import SNAPSHOT_EVERY, ExecutionService, LiveExecution
 from noetl.server.core.start_keys import StartKey, find_started
+from noetl.server.core.store_watch import StoreWatch
 
 if TYPE_CHECKING:
     from noetl.history import Fork
@@ -93,6 +94,7 @@ class ControlPlane:
         )
         #: hears what whoever looks after the process should know
         self.print_line: Callable[[str], None] = write_stderr
+        self.store_watch = StoreWatch(log.probe, lambda line: self.print_line(line))  # noqa: PLW0108  it may be replaced
         self.notices = FailureNotices(clock, new_id, self.warn)
         if not alone:
             self.service.watchers.append(self.notices.on_events)
@@ -136,6 +138,7 @@ class ControlPlane:
     def stop_polling(self) -> None:
         """Look no longer."""
         self.pipelines.close()
+        self.store_watch.close()
         if self._poller is not None:
             self._poller.cancel()
 

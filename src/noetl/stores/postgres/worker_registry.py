@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +13,7 @@ import msgspec
 from noetl.model.wire import HeldPipeline
 from noetl.ports import StoreFailed, WorkerRegistry
 from noetl.stores.appends import queries
-from noetl.stores.postgres.schema import connect, explain_error
+from noetl.stores.postgres.schema import Session, connect, explain_error
 
 if TYPE_CHECKING:
     import psycopg
@@ -27,9 +26,9 @@ class PgRegistry(WorkerRegistry):
     """A `WorkerRegistry`. While the database is away, and for a lease after that, nobody is given up."""
 
     def __init__(self, url: str, lease_s: float) -> None:
-        self._url, self._lease_s = url, lease_s
+        self._lease_s = lease_s
         self._lock = Lock()
-        self._connection: psycopg.Connection[Any] | None = None
+        self._session = Session(lambda: connect(url))
         #: workers that were known lately, until when that is believed without asking
         self._known: dict[str, float] = {}
         self._trouble = monotonic()
@@ -41,14 +40,10 @@ class PgRegistry(WorkerRegistry):
 
         with self._lock:
             try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = connect(self._url)
-                return what(self._connection)
+                return what(self._session.open())
             except (psycopg.Error, StoreFailed) as error:
                 self._trouble = monotonic()
-                if self._connection is not None and self._connection.broken:
-                    with suppress(Exception):
-                        self._connection.close()
+                self._session.note(error)
                 raise error if isinstance(error, StoreFailed) else explain_error(error) from error
 
     async def _ask(self, what: Callable[[psycopg.Connection[Any]], T]) -> T:
@@ -142,8 +137,7 @@ class PgRegistry(WorkerRegistry):
     def close(self) -> None:
         """Let go."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
+            self._session.close()
 
 
 def _row(held: HeldPipeline) -> tuple[Any, ...]:
