@@ -39,6 +39,8 @@ class WorkAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
     recorded: list[Event] = []
     #: it may have killed those who had it before: nothing else runs beside it
     alone: bool = False
+    #: the time of its execution; 0: a server of an earlier version does not tell
+    now: float = 0.0
 
     @property
     def key(self) -> Key:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         OVER as OVER,
         Conflict as Conflict,
         EventLog as EventLog,
+        HasClock as HasClock,
         ListenableLog as ListenableLog,
         LogDamaged as LogDamaged,
         LogLine as LogLine,
@@ -44,7 +45,7 @@ else:
         __name__,
         {
             "cluster": "Bus HINT_BYTES HasSlots ReceivedHint Slots WorkerRegistry",
-            "log": "Conflict EventLog ListenableLog LogDamaged LogLine OVER PlaybookSource StoreFailed StoreUnreachable Summary",
+            "log": "Conflict EventLog HasClock ListenableLog LogDamaged LogLine OVER PlaybookSource StoreFailed StoreUnreachable Summary",
             "results": "Part ResultDamaged ResultGone ResultStore Results",
             "tools": "Call Keychain NoCredential Tool World",
         },

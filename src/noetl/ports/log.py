@@ -161,6 +161,14 @@ class EventLog(Protocol):
 
 
 @runtime_checkable
+class HasClock(Protocol):
+    """A log with a clock of its own, by which all who share it go: their machines need not agree on the time."""
+
+    def clock_offset(self) -> float:
+        """Seconds by which that clock is ahead of this machine's, as far as is known."""
+
+
+@runtime_checkable
 class ListenableLog(Protocol):
     """A log that says by itself when another process has left something."""
 

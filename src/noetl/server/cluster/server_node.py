@@ -75,7 +75,7 @@ class ServerNode(ControlPlane):
             me = url.encode()
             self.remote.publish = lambda pool: self.spawn(bus.wake(pool, me))
             self.remote.notify = lambda worker: self.spawn(bus.notify(worker, me))
-        self._retry_later = RetryLater(effects.clock, self.warn)
+        self._retry_later = RetryLater(self.clock, self.warn)
         self.service.on_lost = self._on_execution_lost
         self.store_watch.on_recovery = lambda: self.spawn(self._log_failures(self._sweep))
         self._cluster_store = cluster_store

@@ -29,7 +29,17 @@ from noetl.model.output import Failure
 from noetl.model.requests import Cancel, OpenExecution, decode_request
 from noetl.model.state import Execution
 from noetl.model.wire import Key
-from noetl.ports import OVER, Conflict, EventLog, HasSlots, ListenableLog, PlaybookSource, StoreFailed, Summary
+from noetl.ports import (
+    OVER,
+    Conflict,
+    EventLog,
+    HasClock,
+    HasSlots,
+    ListenableLog,
+    PlaybookSource,
+    StoreFailed,
+    Summary,
+)
 from noetl.server.core.catalog import Catalog
 from noetl.server.core.children import WITHOUT_PARENT, Children, OwnedElsewhere
 from noetl.server.core.execution_ids import new_execution_id
@@ -38,6 +48,7 @@ from noetl.server.core.order_carrier import OrderCarrier
 from noetl.server.core.pipeline_orders import Pipelines, WorkerSide
 from noetl.server.core.service import SNAPSHOT_EVERY, ExecutionService, LiveExecution
 from noetl.server.core.start_keys import StartKey, find_started
+from noetl.server.core.steady_clock import SteadyClock
 from noetl.server.core.store_watch import StoreWatch
 
 if TYPE_CHECKING:
@@ -58,6 +69,14 @@ class Effects(msgspec.Struct, frozen=True):
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
     new_execution_id: Callable[[float], str] = new_execution_id
     chance: Callable[[], float] = random.random
+    #: passes as time does, whatever the clock is set to; None: as the clock does
+    monotonic: Callable[[], float] | None = None
+
+    def steady_clock(self, offset: Callable[[], float] = lambda: 0.0) -> SteadyClock:
+        """A clock that never goes back; `offset` is added to this process's clock."""
+        clock = self.clock
+        plain = time.monotonic if clock is time.time else clock
+        return SteadyClock(lambda: clock() + offset(), self.monotonic or plain)
 
 
 def write_stderr(message: str) -> None:
@@ -82,20 +101,28 @@ class ControlPlane:
         self.log = log
         self.catalog = catalog
         self.effects = effects or Effects()
-        clock, new_id = self.effects.clock, self.effects.new_id
+        new_id = self.effects.new_id
+        #: by which executions are decided, never by the date alone; where the log has a clock of its own, it goes by that
+        self.clock = self.effects.steady_clock(log.clock_offset if isinstance(log, HasClock) else lambda: 0.0)
         children = Children(self)
-        slots = log.slots(clock) if isinstance(log, HasSlots) else None
+        slots = log.slots(self.effects.clock) if isinstance(log, HasSlots) else None
         self.dispatcher = Dispatcher(
             self._reissue, name=secrets.token_hex(4), local=local, keeps_slots=slots is not None
         )  # fmt: skip
         self.pipelines = Pipelines(self.dispatcher, side, slots, children.ask)
+        self.order_carrier = OrderCarrier(self.pipelines, children, self.clock)
         self.service = ExecutionService(
-            log, OrderCarrier(self.pipelines, children, clock), catalog, clock=clock, new_id=new_id
+            log,
+            self.order_carrier,
+            catalog,
+            clock=self.clock,
+            date=self.clock.date,
+            new_id=new_id,
         )
         #: hears what whoever looks after the process should know
         self.print_line: Callable[[str], None] = write_stderr
         self.store_watch = StoreWatch(log.probe, lambda line: self.print_line(line))  # noqa: PLW0108  it may be replaced
-        self.notices = FailureNotices(clock, new_id, self.warn)
+        self.notices = FailureNotices(self.effects.clock, new_id, self.warn)
         if not alone:
             self.service.watchers.append(self.notices.on_events)
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
@@ -342,6 +369,7 @@ class ControlPlane:
             with contextlib.suppress(StoreFailed):
                 self._requests += await self.collect()
                 self._hand_on()
+            self.order_carrier.look_again()
             await self._wait_for_news(waiting=bool(self._requests))
 
     def _hand_on(self) -> None:

@@ -21,7 +21,7 @@ from noetl.engine import (
 from noetl.errors import NoetlError, SignalRefused, describe_error
 from noetl.history import read_pipeline_events, snapshot_of, state_at, status_of
 from noetl.lru import LruCache
-from noetl.model.events import Event, Fact
+from noetl.model.events import Event, Fact, epoch_seconds
 from noetl.model.net import Net, Planner
 from noetl.model.orders import Order, RunPipeline, StopChild
 from noetl.model.requests import Due, OpenExecution, Request
@@ -54,8 +54,10 @@ class OrderReceiver(Protocol):
 class LiveExecution:
     """An execution in memory."""
 
-    def __init__(self, state: Execution, net_index: NetIndex) -> None:
+    def __init__(self, state: Execution, net_index: NetIndex, ahead: float = 0.0) -> None:
         self.state = state
+        #: seconds by which its time is ahead of the clock of this process, for as long as it is in memory
+        self.ahead = ahead
         self.net_index = net_index
         self.inbox: list[tuple[Happening, asyncio.Future[None] | None]] = []
         self.busy = False
@@ -85,12 +87,14 @@ class ExecutionService:
         planner: Planner,
         *,
         clock: Callable[[], float],
+        date: Callable[[], float] | None = None,
         new_id: Callable[[], str],
     ) -> None:
         self.log = log
         self.order_receiver = order_receiver
         self.planner = planner
-        self.clock = clock
+        #: never goes back, see `SteadyClock`; the date may
+        self.clock, self.date = clock, date or clock
         self.new_id = new_id
         self.live: dict[str, LiveExecution] = {}
         #: by the identity of their nets, which they keep alive
@@ -103,8 +107,9 @@ class ExecutionService:
 
     async def start(self, net: Net, request: OpenExecution) -> LiveExecution:
         """Start an execution; durable when this returns."""
-        state, decision = open_execution(self._net_index(net), request, self.clock(), self.new_id)
-        live = self.live[state.execution_id] = LiveExecution(state, decision.net_index)
+        now = self.date()
+        state, decision = open_execution(self._net_index(net), request, now, self.new_id)
+        live = self.live[state.execution_id] = LiveExecution(state, decision.net_index, now - self.clock())
         live.busy = True
         try:
             await self._write(live, decision)
@@ -127,12 +132,12 @@ class ExecutionService:
     async def take_over(self, execution_id: str, net: Net) -> LiveExecution:
         """Go on with an execution that another process has left."""
         state = self.load(execution_id)
-        live = self.live[execution_id] = LiveExecution(state, self._net_index(net).of(state))
+        live = self.revive(state, self._net_index(net).of(state))
         if state.over:
             self._end(live)
             return live
         try:
-            decision = find_pending_orders(live.net_index, state, self.clock(), self.new_id)
+            decision = find_pending_orders(live.net_index, state, self.now(live), self.new_id)
             self.order_receiver.give(live, decision.orders)
         except Exception as error:
             self._lose(live, [], _as_noetl_error(error))
@@ -140,13 +145,24 @@ class ExecutionService:
         self.post(execution_id, [Due()])
         return live
 
+    def revive(self, state: Execution, net_index: NetIndex) -> LiveExecution:
+        """Have an execution in memory that was recorded. Its time goes on from its last event, if the date is before that."""
+        last = epoch_seconds(state.timestamp) if state.timestamp else 0.0
+        live = LiveExecution(state, net_index, max(self.date(), last) - self.clock())
+        self.live[state.execution_id] = live
+        return live
+
+    def now(self, live: LiveExecution) -> float:
+        """The time of an execution."""
+        return self.clock() + live.ahead
+
     def load(self, execution_id: str, *, upto: int | None = None) -> Execution:
         """The state that the log yields, at its end or at an earlier event."""
         return state_at(self.log, execution_id, upto=upto)
 
     def reissue(self, live: LiveExecution, order: RunPipeline) -> RunPipeline | None:
         """An order that a worker has left undone, as it is to be given to another; None: it is no longer wanted."""
-        return reissue_order(live.net_index, live.state, order, self.clock())
+        return reissue_order(live.net_index, live.state, order, self.now(live))
 
     def read_recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
         """What the log has of the tasks of the order's pipeline."""
@@ -201,7 +217,7 @@ class ExecutionService:
 
     async def _decide(self, live: LiveExecution, inbox: list[tuple[Happening, asyncio.Future[None] | None]]) -> None:
         try:
-            decision = react(live.net_index, live.state, [one for one, _ in inbox], self.clock(), self.new_id)
+            decision = react(live.net_index, live.state, [one for one, _ in inbox], self.now(live), self.new_id)
             live.net_index = decision.net_index
             await self._write(live, decision)
             for one, done in inbox:
@@ -333,6 +349,6 @@ async def apply_request(
     nobody = _NullReceiver()
     service = ExecutionService(log, nobody, planner, clock=clock, new_id=new_id)
     state = state_at(log, execution_id)
-    service.live[execution_id] = LiveExecution(state, NetIndex(net, planner).of(state))
+    service.revive(state, NetIndex(net, planner).of(state))
     await service.record(execution_id, [request])
     return nobody.children

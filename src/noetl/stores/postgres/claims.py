@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event as Flag, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import StoreFailed
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     import psycopg
 
 _SQL = queries("postgres")
+#: differences between clocks that are none; what a clock is set back by at least
+_NOISE_S, _STEP_S = 0.1, 1.0
+#: seconds for which anybody may be believed to live when the clock was set back
+_LONG_S = 90.0
 
 
 class ClaimRequest:
@@ -33,13 +38,36 @@ class ClaimRequest:
         raise NotImplementedError
 
 
+class DatabaseClock:
+    """What is known of the database's clock, by which all of its servers go."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        #: seconds by which it is ahead of this machine's
+        self.offset = 0.0
+        self._last: tuple[float, float] | None = None
+
+    def set(self, now: float, *, took: float) -> float:
+        """Take in what the database says, who took so long to say it. By how much it was set back since the last time."""
+        at, before = monotonic(), self._last
+        offset = now + took / 2 - self._clock()
+        if abs(offset - self.offset) > max(_NOISE_S, took):
+            self.offset = offset
+        self._last = now, at
+        back = before[0] + at - before[1] - now if before is not None else 0.0
+        return back if back > max(_STEP_S, 2 * took) else 0.0
+
+
 class ClaimQueue(CommitQueue):
     """The claims of one process, under its name."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], name: str, lease_s: float) -> None:
+    def __init__(
+        self, connect: Callable[[], psycopg.Connection[Any]], name: str, lease_s: float, clock: DatabaseClock
+    ) -> None:
         super().__init__("the database of executions")
         self._connect, self._session = connect, Session(connect)
         self._owner, self._lease_s = name, lease_s
+        self.clock = clock
         self._resigned = Flag()
         self._living: Thread | None = None
 
@@ -67,7 +95,7 @@ class ClaimQueue(CommitQueue):
     def _claim_all(self, names: list[str]) -> set[str]:
         connection = self._session.open()
         if self._living is None or not names:
-            connection.execute(_SQL["enrol"], (self._owner, self._lease_s))
+            self._enrol(connection, first=self._living is None)
         if self._living is None:
             self._living = Thread(target=self._renew_lease, name="noetl-alive", daemon=True)
             self._living.start()
@@ -87,12 +115,24 @@ class ClaimQueue(CommitQueue):
                 connection.rollback()
             raise
 
+    def _enrol(self, connection: psycopg.Connection[Any], *, first: bool = False) -> None:
+        """Be known to live for the time of a lease, and see whether the database's clock was set back."""
+        sent = monotonic()
+        row = connection.execute(_SQL["enrol"], (self._owner, self._lease_s)).fetchone()
+        assert row is not None
+        back = self.clock.set(row[0], took=monotonic() - sent)
+        if back or first:
+            most = {"most": max(3 * self._lease_s, _LONG_S)}
+            connection.execute(_SQL["shorten_owners"], most)
+            connection.execute(_SQL["shorten_workers"], most)
+            connection.execute(_SQL["wake_sooner"], {"back": back})
+
     def _renew_lease(self) -> None:
         """Show that this process lives, until it resigns."""
         session = Session(self._connect)
         while not self._resigned.wait(self._lease_s / 3):
             try:
-                session.open().execute(_SQL["enrol"], (self._owner, self._lease_s))
+                self._enrol(session.open())
             except Exception as error:  # noqa: BLE001  a database that is away for a while is asked again at the next turn
                 session.note(error)
         with suppress(Exception):

@@ -13,13 +13,14 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event as Flag, Thread, get_ident
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 from noetl.drivers.postgres import is_lost
 from noetl.ports import Slots, StoreFailed
 from noetl.stores.appends import queries
 from noetl.stores.commit_queue import Job
-from noetl.stores.postgres.claims import ClaimQueue
+from noetl.stores.postgres.claims import ClaimQueue, DatabaseClock
 from noetl.stores.postgres.postgres_slots import PgSlots
 from noetl.stores.postgres.postgres_writer import PgWriter
 from noetl.stores.postgres.schema import Session, connect, explain_error, prepare
@@ -68,7 +69,7 @@ _SQL = queries("postgres")
 class PostgresLog(SqlLog):
     """An `EventLog`; an append survives what the database survives."""
 
-    def __init__(self, url: str, *, lease_s: float = 10.0) -> None:
+    def __init__(self, url: str, *, lease_s: float = 10.0, clock: Callable[[], float] = time) -> None:
         self._url, self._lease_s = url, lease_s
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
         #: thread → its session. An id of a thread is used again only after its end, so is the session
@@ -79,9 +80,10 @@ class PostgresLog(SqlLog):
         except BaseException:
             self._close_readers()
             raise
-        self._claims = ClaimQueue(lambda: connect(url), self._name, lease_s)
+        self._claims = ClaimQueue(lambda: connect(url), self._name, lease_s, DatabaseClock(clock))
         self._slots = PgSlots(url, self._name)
         self._listener: NotifyListener | None = None
+        self._set_clock()
         super().__init__(PgWriter(lambda: connect(url)))
 
     # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
@@ -139,6 +141,15 @@ class PostgresLog(SqlLog):
     def me(self) -> str:
         return self._name
 
+    def _set_clock(self) -> None:
+        asked = monotonic()
+        now = self._rows("moment")[0][0]
+        self._claims.clock.set(now, took=monotonic() - asked)
+
+    def clock_offset(self) -> float:
+        """See `noetl.ports.log.HasClock`."""
+        return self._claims.clock.offset
+
     def slots(self, clock: Callable[[], float]) -> Slots:  # noqa: ARG002  the database has its own
         """See `noetl.ports.cluster.HasSlots`."""
         return self._slots
@@ -154,7 +165,7 @@ class PostgresLog(SqlLog):
         await self._claims.register()
 
     async def evict(self, idle: list[tuple[str, float | None]]) -> None:
-        """Keep executions with the times at which they are due, and own them no longer."""
+        """Keep executions with the seconds until they are due, if ever, and own them no longer."""
         names, times = [one[0] for one in idle], [one[1] for one in idle]
 
         def write(connection: psycopg.Connection[Any]) -> None:
