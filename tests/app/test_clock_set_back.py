@@ -43,7 +43,7 @@ class Site:
         assert loaded.net is not None, loaded.diagnostics
         live = await node.start(source, loaded.net, {})
         last = "task.done" if "retry" in steps else "task.started"
-        while last not in [event.name for event in node.log.read(live.id)]:  # noqa: ASYNC110
+        while last not in [event.name for event in node.log.read(live.id)]:
             await asyncio.sleep(0.005)
         return live
 
