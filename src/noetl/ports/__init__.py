@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         LogDamaged as LogDamaged,
         LogLine as LogLine,
         PlaybookSource as PlaybookSource,
+        ReportsLoss as ReportsLoss,
         StoreFailed as StoreFailed,
         StoreUnreachable as StoreUnreachable,
         Summary as Summary,
@@ -45,7 +46,7 @@ else:
         __name__,
         {
             "cluster": "Bus HINT_BYTES HasSlots ReceivedHint Slots WorkerRegistry",
-            "log": "Conflict EventLog HasClock ListenableLog LogDamaged LogLine OVER PlaybookSource StoreFailed StoreUnreachable Summary",
+            "log": "Conflict EventLog HasClock ListenableLog LogDamaged LogLine OVER PlaybookSource ReportsLoss StoreFailed StoreUnreachable Summary",
             "results": "Part ResultDamaged ResultGone ResultStore Results",
             "tools": "Call Keychain NoCredential Tool World",
         },

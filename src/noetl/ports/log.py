@@ -169,6 +169,14 @@ class HasClock(Protocol):
 
 
 @runtime_checkable
+class ReportsLoss(Protocol):
+    """A log that knows whether it has all that was written to it."""
+
+    def find_loss(self) -> str | None:
+        """What was recorded and is gone, in words; None: nothing is known to be."""
+
+
+@runtime_checkable
 class ListenableLog(Protocol):
     """A log that says by itself when another process has left something."""
 

@@ -182,6 +182,7 @@ def explain_error(error: Exception, path: Path) -> StoreFailed:
 VERSION: Final = 3
 #: says that a database is ours: "NoET"
 _APPLICATION: Final = 0x4E6F4554
+_EVENT_HASH: Final = "SELECT hash FROM event WHERE execution_id = ? AND seq = ?"
 
 
 def prepare_database(path: Path) -> tuple[WriteLock, sqlite3.Connection]:
@@ -211,6 +212,12 @@ def prepare_database(path: Path) -> tuple[WriteLock, sqlite3.Connection]:
 def connect(path: Path, *, patience: float = 5) -> sqlite3.Connection:
     """A connection without a transaction of the driver's own making."""
     return sqlite3.connect(path, isolation_level=None, timeout=patience, check_same_thread=False, cached_statements=256)
+
+
+def read_hash(connection: sqlite3.Connection, execution_id: str, seq: int) -> bytes | None:
+    """The hash of an event; None: there is no such event."""
+    row = connection.execute(_EVENT_HASH, (execution_id, seq)).fetchone()
+    return row[0] if row is not None else None
 
 
 def _make_private(path: Path) -> None:

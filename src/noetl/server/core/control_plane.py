@@ -37,6 +37,7 @@ from noetl.ports import (
     HasSlots,
     ListenableLog,
     PlaybookSource,
+    ReportsLoss,
     StoreFailed,
     Summary,
 )
@@ -148,6 +149,8 @@ class ControlPlane:
         """Begin to look for what others ask for."""
         if self._alone:
             return
+        if isinstance(self.log, ReportsLoss) and (lost := self.log.find_loss()) is not None:
+            self.warn(lost)
         if isinstance(self.log, ListenableLog):
             loop = asyncio.get_running_loop()
 
