@@ -29,6 +29,7 @@ from noetl.stores.sqlite_file import (
     Owners,
     WriteLock,
     connect,
+    connect_to_read,
     explain_error,
     name_of,
     owners_folder,
@@ -36,6 +37,7 @@ from noetl.stores.sqlite_file import (
     read_hash,
 )
 from noetl.stores.sqlite_mark import WrittenMark
+from noetl.stores.sqlite_read_only import ReadOnlyFile, RefusingQueue, find_reason
 
 # What writes to a SQLite file: whatever is wanted at the same time is committed in one transaction.
 #
@@ -264,12 +266,21 @@ class SqliteLog(SqlLog):
         #: thread → its connection, and the version of the data it last looked into the inbox of
         self._readers: dict[int, tuple[sqlite3.Connection, list[int]]] = {}
         self._closed = False
-        self._lock, first = prepare_database(path)
-        self._readers[get_ident()] = first, [-1]
         self._owners = Owners(owners_folder(path))
         self._mark = WrittenMark(path.with_name(path.name + ".mark"), synced=durability == "power")
+        #: what is closed at the end
+        self._held: ReadOnlyFile | WriteLock
+        why = find_reason(path)
+        if why is not None:
+            self._held = file = ReadOnlyFile(path, why)
+            self._connect_reader: Callable[[], sqlite3.Connection] = file.connect
+            super().__init__(RefusingQueue(file.refusal))
+            return
+        self._connect_reader = partial(connect_to_read, path)
+        self._held, first = prepare_database(path)
+        self._readers[get_ident()] = first, [-1]
         at_once = durability == "process"
-        super().__init__(SqliteWriter(path, self._lock, self._connect_writer, self._mark, at_once=at_once))
+        super().__init__(SqliteWriter(path, self._held, self._connect_writer, self._mark, at_once=at_once))
 
     # --- what SQLite does in its own way --------------------------------------------------------------------------------
 
@@ -370,9 +381,7 @@ class SqliteLog(SqlLog):
             raise StoreFailed(f"{self.path} is closed")
         entry = self._readers.get(get_ident())
         if entry is None:
-            connection = connect(self.path)
-            connection.execute("PRAGMA query_only = ON")
-            entry = self._readers[get_ident()] = connection, [-1]
+            entry = self._readers[get_ident()] = self._connect_reader(), [-1]
         return entry[0]
 
     def _connect_writer(self) -> sqlite3.Connection:
@@ -392,4 +401,4 @@ class SqliteLog(SqlLog):
         self._readers.clear()
         self._owners.resign()
         self._mark.close()
-        self._lock.close()
+        self._held.close()
