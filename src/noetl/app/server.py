@@ -13,11 +13,10 @@ from noetl.app.http_server import address_of, bind_socket, describe_bus, describ
 from noetl.app.local import LocalNode, open_catalog, open_log, open_registry, open_results
 from noetl.bus import open_bus
 from noetl.config import Settings
-from noetl.errors import NoetlError
-from noetl.ports import LogDamaged, StoreFailed, StoreUnreachable
+from noetl.ports import StoreUnreachable
 from noetl.results import PayloadSender
 from noetl.server.cluster import ServerNode
-from noetl.server.core import resume_unowned
+from noetl.server.core import MARKS, Watchdog, resume_unowned
 from noetl.server.http import build_app, build_worker_routes
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ T = TypeVar("T")
 
 #: seconds for which a database that does not answer is tried again, and between two tries
 _PATIENCE_S, _PAUSE_S = 60.0, 0.3
-#: seconds after which an execution that could not be recorded is resumed
-_LOST_AGAIN_S = 2.0
 
 
 class PreparedServer(NamedTuple):
@@ -62,8 +59,15 @@ async def prepare_server(
         shared: Any = log if found.store is not None else None
         registry = await _open_with_retries(open_registry, found, print_line)
         made = ServerNode(
-            log, open_catalog(), registry, lease_s=found.lease_s, bus=bus, url=address, cluster_store=shared
-        )  # fmt: skip
+            log,
+            open_catalog(),
+            registry,
+            lease_s=found.lease_s,
+            bus=bus,
+            url=address,
+            cluster_store=shared,
+            watchdog=Watchdog(found.home / MARKS),
+        )
         node = await stack.enter_async_context(made)
         node.print_line = node.worker_api.roster.print_line = print_line
         if bus is not None:
@@ -83,49 +87,14 @@ async def prepare_local_server(
     tokens, listening = tokens_of(found), bind_socket(host, port)
     address = address_of(listening)
     with contextlib.closing(listening):
-        async with LocalNode(found, open_log(found)) as node:
+        async with LocalNode(found, open_log(found), serves=True) as node:
             sender = PayloadSender(node.results)
             api = build_app(node, tokens=tokens, host=host, hosts=found.hosts, results=sender)
             node.print_line = print_line
-            _resume_lost(node)
             for execution_id, error in await resume_unowned(node):
                 print_line(f"{execution_id} is left as it is: {error}")
             ready_line = f"listening on {address}; executions are kept in {describe_store(found)}"
             yield PreparedServer(node, api, listening, address, ready_line)
-
-
-def _resume_lost(node: LocalNode) -> None:
-    """Resume what was given up because it could not be recorded, when it can be."""
-    lost: set[str] = set()
-
-    def note(execution_id: str, error: NoetlError) -> None:
-        if isinstance(error, StoreFailed) and not isinstance(error, LogDamaged):
-            node.store_watch.note(error)
-            lost.add(execution_id)
-
-    async def resume() -> None:
-        while True:
-            await asyncio.sleep(_LOST_AGAIN_S)
-            for execution_id in () if node.store_watch.trouble else sorted(lost):
-                lost.discard(execution_id)
-                try:
-                    await _resume(node, execution_id)
-                except StoreFailed as error:
-                    note(execution_id, error)
-
-    node.service.on_lost = note
-    node.spawn(resume())
-
-
-async def _resume(node: LocalNode, execution_id: str) -> None:
-    if node.log.summary(execution_id) is None:  # nothing of it was written, and who started it knows that
-        return
-    try:
-        await node.resume(execution_id)
-    except StoreFailed:
-        raise
-    except NoetlError as error:
-        node.print_line(f"{execution_id} is left as it is: {error}")
 
 
 async def _open_with_retries(opening: Callable[[Settings], T], found: Settings, print_line: Callable[[str], None]) -> T:
