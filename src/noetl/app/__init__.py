@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.app.end_signals import list_end_signals as list_end_signals
+    from noetl.app.end_signals import EndDeadline as EndDeadline, list_end_signals as list_end_signals
     from noetl.app.http_server import require_server_extra as require_server_extra, serve as serve
     from noetl.app.local import (
         LocalNode as LocalNode,
@@ -26,7 +26,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "end_signals": "list_end_signals",
+            "end_signals": "EndDeadline list_end_signals",
             "http_server": "require_server_extra serve",
             "local": "LocalNode open_catalog open_local_node open_log open_registry open_results",
             "server": "PreparedServer prepare_local_server prepare_server",

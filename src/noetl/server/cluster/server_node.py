@@ -136,10 +136,11 @@ class ServerNode(ControlPlane):
         with contextlib.suppress(NoetlError):  # the execution says it too
             await self.registry.add_dead_letter(held, why)
 
-    async def drain(self) -> None:
-        """Hand out nothing more, and let what was reported be written."""
+    async def drain(self, grace: float) -> None:
+        """Hand out nothing more, and let what was reported be written, for so many seconds at most."""
         self.worker_api.drain()
-        await self.service.settle()
+        # Not cancelled: what is being written may be written yet.
+        await asyncio.wait({asyncio.ensure_future(self.service.settle())}, timeout=grace)
 
     def on_notification(self, what: str) -> None:
         """Somebody says through the store that there is something; what a server has left is taken over at once."""
