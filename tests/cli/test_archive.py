@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,14 +63,33 @@ def test_an_execution_moves_out_with_its_children_and_comes_back_as_it_was(noetl
     assert noetl("fsck").code == 0
 
 
-def test_what_is_there_is_not_brought_back_over_it(noetl: Noetl, tmp_path: Path) -> None:
+def test_a_restore_that_was_interrupted_can_be_repeated(noetl: Noetl, tmp_path: Path) -> None:
     name = ran(noetl, tmp_path)
-    noetl("archive", name, "--to", str(tmp_path / "kept"))
+    logs = noetl("logs", name).out
+    noetl("archive", "--older", "0s", "--to", str(tmp_path / "kept"))
     file = tmp_path / "kept" / f"{name}.jsonl.gz"
-    assert noetl("archive", "--restore", str(file)).code == 0
-    again = noetl("archive", "--restore", str(file))
-    assert again.code == 1
-    assert "is there already" in again.err
+    assert noetl("archive", "--restore", str(file)).out.endswith("1 execution restored\n")
+    again = noetl("archive", "--restore", str(tmp_path / "kept"))
+    assert (again.code, again.err) == (0, "")
+    assert again.out.endswith("1 execution restored, 1 was there already\n")
+    data = json.loads(noetl("archive", "--restore", str(tmp_path / "kept"), "--json").out)
+    assert (data["restored"], len(data["skipped"]), data["problems"]) == ([], 2, [])
+    assert noetl("logs", name).out == logs
+
+
+def test_what_is_there_and_differs_is_named_and_the_others_are_restored(noetl: Noetl, tmp_path: Path) -> None:
+    name = ran(noetl, tmp_path)
+    noetl("archive", "--older", "0s", "--to", str(tmp_path / "kept"))
+    file = tmp_path / "kept" / f"{name}.jsonl.gz"
+    noetl("archive", "--restore", str(file))
+    lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"timestamp":"2', b'"timestamp":"3')
+    file.write_bytes(gzip.compress(b"".join(lines)))
+    done = noetl("archive", "--restore", str(tmp_path / "kept"))
+    assert done.code == 1
+    assert f"{file} was not restored: the store has an execution {name} that differs from it, at event 3" in done.err
+    assert done.out.endswith("1 execution restored, 1 file could not be restored\n")
+    assert noetl("fsck").code == 0
 
 
 def test_what_would_be_moved_can_be_told_first(noetl: Noetl, tmp_path: Path) -> None:

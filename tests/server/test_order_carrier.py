@@ -35,7 +35,7 @@ class Around:
 
 
 def live(name: str) -> LiveExecution:
-    return cast("LiveExecution", SimpleNamespace(id=name, lost=False))
+    return cast("LiveExecution", SimpleNamespace(id=name, lost=False, ahead=0.0))
 
 
 async def sleepless() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from waiting import until
 
 from noetl.ports import AccessStore, LogDamaged, StoreFailed
 from noetl.stores.appends import queries
-from noetl.stores.postgres.claims import ClaimQueue
+from noetl.stores.postgres.claims import ClaimQueue, DatabaseClock
 from noetl.stores.postgres.postgres_log import PostgresLog
 from noetl.stores.postgres.schema import VERSION, connect
 from noetl.stores.verify import verify_store
@@ -158,7 +159,7 @@ async def test_whatever_goes_wrong_with_a_claim_whoever_asked_is_told(database: 
             raise RuntimeError("something that nobody has thought of")
         return connect(database.url)
 
-    claims = ClaimQueue(connecting, "me", 10.0)
+    claims = ClaimQueue(connecting, "me", 10.0, DatabaseClock(time.time))
     with pytest.raises(StoreFailed, match="nobody has thought of"):
         await asyncio.wait_for(claims.claim("x"), 60)
     wrong.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -61,6 +62,7 @@ class FakeRunners:
         self.tasks: dict[str, dict[Key, object]] = {}
         self.stopped: list[Key] = []
         self.breaks = False
+        self.clock = time.time
 
     def run(self, execution: RemoteExecution, order: RunPipeline) -> None:
         if self.breaks:

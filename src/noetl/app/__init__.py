@@ -7,7 +7,7 @@ from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
     from noetl.app.access import open_token_file as open_token_file, warn_root as warn_root
-    from noetl.app.end_signals import list_end_signals as list_end_signals
+    from noetl.app.end_signals import EndDeadline as EndDeadline, list_end_signals as list_end_signals
     from noetl.app.http_server import require_server_extra as require_server_extra, serve as serve
     from noetl.app.local import (
         LocalNode as LocalNode,
@@ -28,7 +28,7 @@ else:
         __name__,
         {
             "access": "open_token_file warn_root",
-            "end_signals": "list_end_signals",
+            "end_signals": "EndDeadline list_end_signals",
             "http_server": "require_server_extra serve",
             "local": "LocalNode open_catalog open_local_node open_log open_registry open_results",
             "server": "PreparedServer prepare_local_server prepare_server",

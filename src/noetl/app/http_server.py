@@ -79,13 +79,18 @@ async def serve(
     *,
     ready: Callable[[], None],
     drain: Callable[[], Awaitable[None]],
+    on_signal: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
 ) -> None:
-    """Serve until a signal to end or SIGINT comes: then take nothing new, `drain`, and let connections end. A second signal ends it at once."""
+    """Serve until a signal to end or SIGINT comes: then take nothing new, `drain`, and let connections end.
+
+    `on_signal` hears of each signal, see `EndDeadline`.
+    """
     server = _server(app, limits)
     wanted, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def ask() -> None:
+        on_signal()
         if wanted.is_set():
             server.force_exit = True
         wanted.set()

@@ -122,7 +122,7 @@ class LocalNode(ControlPlane):
         effects = effects or Effects()
         clock = effects.clock
         self.results = open_results(settings, clock)
-        self.runners = PipelineRunners(self.kinds, self._world, clock=clock, moment=self._moment)
+        self.runners = PipelineRunners(self.kinds, self._world, clock=self._read_clock, moment=self._moment)
         self.runners.receiver = self
         self.keychains = Keychains(settings, clock=clock, new_id=effects.new_id)
         side = LocalWorker(self.runners)
@@ -224,6 +224,7 @@ class LocalNode(ControlPlane):
         super().on_lost(execution_id, error)
         if not self._serves or isinstance(error, ExecutionStuck):
             return
+        self.store_watch.note(error)
         if not self._lost:
             self.spawn(self._resume_lost())
         self._lost[execution_id] = error
@@ -255,5 +256,8 @@ class LocalNode(ControlPlane):
         line = LogLine(stamp, call.step, call.task, call.iteration, stream, text)
         self.log.write_lines(call.execution_id, [line])
 
-    def _moment(self) -> Moment:
-        return Moment(self.effects.clock(), self.effects.new_id, self.effects.chance())
+    def _read_clock(self) -> float:
+        return self.clock()
+
+    def _moment(self, now: float) -> Moment:
+        return Moment(now, self.effects.new_id, self.effects.chance())

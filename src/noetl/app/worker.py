@@ -66,7 +66,8 @@ class WorkerNode:
         self._results = open_payloads(settings, lambda name: read_credential(credentials, name), clock)
         self._keychains = Keychains(settings, clock=clock, new_id=new_id)
         self._catalog = Catalog(self._kinds)
-        self.runners = PipelineRunners(self._kinds, self._world, clock=clock, moment=self._moment)
+        steady = self._effects.steady_clock()
+        self.runners = PipelineRunners(self._kinds, self._world, clock=steady, moment=self._moment)
         links = [ServerLink(url, self._tokens) for url in urls]
         self.agent = WorkerAgent(
             links, self.runners, self._net, self._child_id, name=self._new_name(), pools=pools, slots=slots
@@ -297,8 +298,8 @@ class WorkerNode:
         stamp = datetime.fromtimestamp(self._effects.clock(), UTC).isoformat(timespec="milliseconds")
         self.agent.write(call.execution_id, LogLine(stamp, call.step, call.task, call.iteration, stream, text))
 
-    def _moment(self) -> Moment:
-        return Moment(self._effects.clock(), self._effects.new_id, self._effects.chance())
+    def _moment(self, now: float) -> Moment:
+        return Moment(now, self._effects.new_id, self._effects.chance())
 
     def _new_name(self) -> str:
         return f"{self._name}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -122,6 +122,10 @@ class RemoteLog(EventLog):
         """See the port."""
         _not_here()
 
+    async def probe(self) -> None:
+        """See the port."""
+        _not_here()
+
     async def keep_source(self, source: PlaybookSource) -> None:  # noqa: ARG002
         """See the port."""
         _not_here()

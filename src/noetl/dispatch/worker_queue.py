@@ -62,7 +62,7 @@ _OPEN = frozenset({WorkerState.QUEUED, WorkerState.RUNNING, WorkerState.REPORTIN
 class HeldAssignment:
     """A pipeline that this worker holds."""
 
-    __slots__ = ("assignment", "begun", "brief", "fence", "following", "key", "link", "shared", "state")
+    __slots__ = ("ahead", "assignment", "begun", "brief", "fence", "following", "key", "link", "shared", "state")
 
     def __init__(
         self, link: Any, assignment: WorkAssignment, brief: ExecutionBrief | None, shared: dict[str, Any]
@@ -76,6 +76,8 @@ class HeldAssignment:
         self.brief = brief
         #: the scopes that all assignments of the execution share
         self.shared = shared
+        #: seconds by which the execution's time is ahead of this process's; None: its server does not tell
+        self.ahead: float | None = None
         self.state = WorkerState.NEW
         self.begun: float | None = None
         #: the same pipeline, given again before this one was gone

@@ -46,6 +46,9 @@ _CREDENTIAL = frozenset({"28000", "28P01", "3D000"})
 _CANCELED = "57014"
 #: what a server says that goes, or somebody in between
 _GONE = ("08", "57P")
+#: what a session answers that will not do better until it is replaced: it was opened while the database could only be read
+#: (25006, and 0A000 on a standby), is stuck in a transaction, has lost its prepared statements, or met a fault of the server
+_SPENT = (*_GONE, "0A", "25", "26", "XX")
 #: no host has that in its name: a password that holds an `@` ends behind it
 _NO_HOST = re.compile(r"""host (name )?['"][^'"]*@""")
 #: what a server adds to its message, and under which name a failure has it
@@ -94,6 +97,20 @@ def is_lost(error: psycopg.Error) -> bool:
     if error.sqlstate is not None:
         return error.sqlstate.startswith(_GONE)
     return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+
+
+def is_spent_code(code: str | None) -> bool:
+    """Whether a session that answers with this SQLSTATE is to be replaced."""
+    return code is not None and code.startswith(_SPENT)
+
+
+def is_spent(connection: psycopg.Connection[Any], error: BaseException) -> bool:
+    """Whether a connection is of no use after an error: it is gone, or only a new one can do better."""
+    import psycopg
+
+    if connection.closed or connection.broken:
+        return True
+    return isinstance(error, psycopg.Error) and (is_lost(error) or is_spent_code(error.sqlstate))
 
 
 def from_statement_error(error: psycopg.Error, **place: Any) -> PostgresFailed:

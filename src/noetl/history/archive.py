@@ -6,8 +6,9 @@ import gzip
 import os
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +20,8 @@ from noetl.ports import OVER, EventLog, LogLine, PlaybookSource, Summary
 ARCHIVE_SUFFIX = ".jsonl.gz"
 _FORMAT = "noetl archive 1"
 _AT_ONCE = 1_000
+#: bytes of a line: no event is that large, and a compressed file may hold more than any memory
+_LONGEST = 1 << 28
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -70,33 +73,62 @@ def write_archive(log: EventLog, summary: Summary, folder: Path) -> Path:
     return path
 
 
-async def restore_archive(log: EventLog, path: Path) -> Summary:
-    """Put the execution of a file back where it was. NoetlError: the file is none, or the execution is there."""
+class RestoredArchive(NamedTuple):
+    """What became of a file."""
+
+    summary: Summary
+    #: whether it was brought back; else it was there already, as it is in the file
+    restored: bool
+
+
+async def restore_archive(log: EventLog, path: Path) -> RestoredArchive:
+    """Put the execution of a file back where it was. NoetlError: the file is none, or an execution that differs is there."""
     # An error that somebody keeps would keep the file open with it.
     with closing(_lines(path)) as lines:
         return await _restore_lines(log, lines, path)
 
 
-async def _restore_lines(log: EventLog, lines: Iterator[bytes], path: Path) -> Summary:
+async def _restore_lines(log: EventLog, lines: Iterator[bytes], path: Path) -> RestoredArchive:
     head: _Head = _read(next(lines, b""), _Head, path)
     if head.format != _FORMAT:
         raise NoetlError(f"{path} is an archive of another version")
-    if log.summary(head.summary.execution_id) is not None:
-        raise NoetlError(f"execution {head.summary.execution_id} is there already")
+    execution_id = head.summary.execution_id
     events = [_event(next(lines, b""), path) for _ in range(head.events)]
+    there = log.summary(execution_id)
+    is_new = there is None or there.execution_id != execution_id
+    if not is_new:
+        _compare(log, execution_id, events, path)
     if head.source is not None:
         await log.keep_source(head.source)
-    await log.append(events, status=head.summary.status)
+    if is_new:
+        await log.append(events, status=head.summary.status)
     written = [_read(line, LogLine, path) for line in lines if line]
-    for at in range(0, len(written), _AT_ONCE):
-        log.write_lines(head.summary.execution_id, written[at : at + _AT_ONCE])
-    return head.summary
+    # Of one that was interrupted they may be missing, or some of them.
+    known = 0 if is_new else len(log.lines(execution_id))
+    for at in range(known, len(written), _AT_ONCE):
+        log.write_lines(execution_id, written[at : at + _AT_ONCE])
+    return RestoredArchive(head.summary, is_new)
+
+
+def _compare(log: EventLog, execution_id: str, events: list[Event], path: Path) -> None:
+    """NoetlError: the store has other events of an execution than its file."""
+    pairs = zip_longest(events, events_of(log, execution_id))
+    differs = next((seq for seq, (one, other) in enumerate(pairs, 1) if one != other), None)
+    if differs is not None:
+        raise NoetlError(
+            f"{path} was not restored: the store has an execution {execution_id} that differs from it, at event {differs}. "
+            f"Compare `noetl events {execution_id} --json` with `zcat {path}`"
+        )
 
 
 def _lines(path: Path) -> Generator[bytes, None, None]:
     try:
         with gzip.open(path, "rb") as file:
-            for line in file:
+            while line := file.readline(_LONGEST):
+                if len(line) == _LONGEST:
+                    raise NoetlError(
+                        f"{path} is no archive of an execution: it has a line of more than {_LONGEST:,} bytes"
+                    )
                 yield line.rstrip(b"\n")
     except (OSError, EOFError) as error:
         raise NoetlError(f"{path} cannot be read: {describe_os_error(error)}") from None

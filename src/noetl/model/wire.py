@@ -61,6 +61,8 @@ class WorkAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
     alone: bool = False
     #: None: the lease of the cluster
     lease: Lease | None = None
+    #: the time of its execution; 0: a server of an earlier version does not tell
+    now: float = 0.0
 
     @property
     def key(self) -> Key:

@@ -166,8 +166,27 @@ class EventLog(Protocol):
     def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, LogLine]]:
         """What tools wrote, behind a position."""
 
+    async def probe(self) -> None:
+        """Write something that changes nothing, durable when this returns. StoreFailed: nothing can be recorded now."""
+
     async def close(self) -> None:
         """Write what waits, and let go."""
+
+
+@runtime_checkable
+class HasClock(Protocol):
+    """A log with a clock of its own, by which all who share it go: their machines need not agree on the time."""
+
+    def clock_offset(self) -> float:
+        """Seconds by which that clock is ahead of this machine's, as far as is known."""
+
+
+@runtime_checkable
+class ReportsLoss(Protocol):
+    """A log that knows whether it has all that was written to it."""
+
+    def find_loss(self) -> str | None:
+        """What was recorded and is gone, in words; None: nothing is known to be."""
 
 
 @runtime_checkable

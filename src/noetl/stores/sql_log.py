@@ -63,7 +63,7 @@ class SqlSlotLedger(SlotLedger):
         """See `SlotLedger`."""
         mine = self._rows("turn", key, self._me)
         since = mine[0][0] if mine else self._now
-        count: int = self._rows("turns_ahead", key, self._me, self._now - FRESH_S, since)[0][0]
+        count: int = self._rows("turns_ahead", key, self._me, self._now - FRESH_S, self._now + FRESH_S, since)[0][0]
         return count
 
     def wait(self, key: str) -> None:

@@ -91,6 +91,8 @@ class Owners:
             file = os.open(self._path(owner), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        except PermissionError:  # it is another user's
+            return not self.is_gone(owner)
         try:
             # Shared, so that two who ask at once do not take each other for the owner.
             return not _try_lock(file, fcntl.LOCK_SH)
@@ -182,6 +184,7 @@ def explain_error(error: Exception, path: Path) -> StoreFailed:
 VERSION: Final = 4
 #: says that a database is ours: "NoET"
 _APPLICATION: Final = 0x4E6F4554
+_EVENT_HASH: Final = "SELECT hash FROM event WHERE execution_id = ? AND seq = ?"
 
 
 def prepare_database(path: Path) -> tuple[WriteLock, sqlite3.Connection]:
@@ -194,9 +197,9 @@ def prepare_database(path: Path) -> tuple[WriteLock, sqlite3.Connection]:
     connection = None
     try:
         connection = connect(path)
-        if not _is_current(connection, path):
+        if not is_current(connection, path):
             with lock:
-                _make_tables(connection, path)
+                make_tables(connection, path)
         connection.execute("PRAGMA query_only = ON")
     except BaseException as error:
         lock.close()
@@ -213,6 +216,19 @@ def connect(path: Path, *, patience: float = 5) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, timeout=patience, check_same_thread=False, cached_statements=256)
 
 
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write."""
+    connection = connect(path)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def read_hash(connection: sqlite3.Connection, execution_id: str, seq: int) -> bytes | None:
+    """The hash of an event; None: there is no such event."""
+    row = connection.execute(_EVENT_HASH, (execution_id, seq)).fetchone()
+    return row[0] if row is not None else None
+
+
 def _make_private(path: Path) -> None:
     """Only the user may look into it, whatever the umask; a folder that was there before is left as it is."""
     if not path.parent.is_dir():
@@ -225,7 +241,7 @@ def _make_private(path: Path) -> None:
         os.close(file)
 
 
-def _is_current(connection: sqlite3.Connection, path: Path) -> bool:
+def is_current(connection: sqlite3.Connection, path: Path) -> bool:
     """Whether all tables are there; those of a later version are refused."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     application = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -239,8 +255,9 @@ def _is_current(connection: sqlite3.Connection, path: Path) -> bool:
     return bool(version == VERSION)
 
 
-def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
-    if _is_current(connection, path):  # another process was faster
+def make_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the tables to this version, unless they are; under the write lock."""
+    if is_current(connection, path):  # another process was faster
         return
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version == 0:

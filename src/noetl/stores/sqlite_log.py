@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import get_ident
 from time import monotonic, sleep
@@ -25,14 +26,19 @@ from noetl.stores.limit_rules import admit
 from noetl.stores.sql_log import SqlLog, SqlSlotLedger, columns, holder_of
 from noetl.stores.sqlite_file import (
     FATAL,
+    VERSION,
     Owners,
     WriteLock,
     connect,
+    connect_to_read,
     explain_error,
     name_of,
     owners_folder,
     prepare_database,
+    read_hash,
 )
+from noetl.stores.sqlite_mark import WrittenMark
+from noetl.stores.sqlite_read_only import ReadOnlyFile, RefusingQueue, find_reason
 
 # What writes to a SQLite file: whatever is wanted at the same time is committed in one transaction.
 #
@@ -56,12 +62,19 @@ class SqliteWriter(CommitQueue):
     """The commit queue of one file."""
 
     def __init__(
-        self, path: Path, lock: WriteLock, connect: Callable[[], sqlite3.Connection], *, at_once: bool
+        self,
+        path: Path,
+        lock: WriteLock,
+        connect: Callable[[], sqlite3.Connection],
+        mark: WrittenMark,
+        *,
+        at_once: bool,
     ) -> None:
         super().__init__(str(path))
         self._path = path
         self._lock = lock
         self._connect = connect
+        self._mark = mark
         #: whether small things may be written without the thread
         self._at_once = at_once
         self._connection: sqlite3.Connection | None = None
@@ -71,17 +84,17 @@ class SqliteWriter(CommitQueue):
         self._version = 0
         self._weight = 0
 
-    def _write_inline(self, tickets: list[Ticket], loop: asyncio.AbstractEventLoop) -> list[Ticket]:  # noqa: ARG002
-        return [] if self._try_write_now(tickets) else tickets
+    def _write_inline(self, tickets: list[Ticket], loop: asyncio.AbstractEventLoop) -> list[Ticket]:
+        return [] if self._try_write_now(tickets, loop) else tickets
 
-    def _try_write_now(self, tickets: list[Ticket]) -> bool:
+    def _try_write_now(self, tickets: list[Ticket], loop: asyncio.AbstractEventLoop) -> bool:
         """Write something small here and now, if nothing has to be waited for."""
         if not self._at_once or self._queued or self._refused is not None:
             return False
         if sum(work.weight for work, _ in tickets if isinstance(work, Append)) > _SMALL or not self._lock.try_acquire():
             return False
         try:
-            outcomes = self._transaction([work for work, _ in tickets])
+            outcomes = self._transaction([work for work, _ in tickets], loop=loop)
         except Exception:  # noqa: BLE001  the thread will meet it again, and say so
             return False
         finally:
@@ -108,7 +121,9 @@ class SqliteWriter(CommitQueue):
             outcomes = [StoreFailed(*failure.args) for _ in tickets]
         answer([(reply, outcome) for (_, reply), outcome in zip(tickets, outcomes, strict=True)])
 
-    def _transaction(self, works: list[Append | Job], patience: float = 0) -> list[Any]:
+    def _transaction(
+        self, works: list[Append | Job], patience: float = 0, *, loop: asyncio.AbstractEventLoop | None = None
+    ) -> list[Any]:
         connection = self._begin(patience)
         try:
             self._notice_others(connection)
@@ -117,6 +132,12 @@ class SqliteWriter(CommitQueue):
             group.write()
             connection.execute("COMMIT")
             self._heads.update(group.heads)
+            if group.events:
+                execution_id, seq, _, digest = group.events[-1]
+                if loop is not None:
+                    self._mark.note_soon(execution_id, seq, digest, loop)
+                else:
+                    self._mark.note(execution_id, seq, digest)
         except BaseException:
             self._heads.clear()
             with suppress(sqlite3.Error):  # SQLite may have rolled it back itself
@@ -129,6 +150,7 @@ class SqliteWriter(CommitQueue):
         """Begin a transaction; programs that know nothing of our lock may be in the way for a while."""
         if self._connection is None:
             self._connection = self._connect()
+            self._mark.keep_loss(partial(read_hash, self._connection))
         end = monotonic() + patience
         while True:
             try:
@@ -146,6 +168,7 @@ class SqliteWriter(CommitQueue):
         if version != self._version or len(self._heads) > 10_000:
             self._heads.clear()
             self._version = version
+            self._mark.note_others()
 
     def _checkpoint(self) -> None:
         """Done here and not by SQLite, which would not tell of an fsync that failed; and behind the answers."""
@@ -154,6 +177,7 @@ class SqliteWriter(CommitQueue):
             with self._lock:
                 assert self._connection is not None
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                self._mark.note_sync()
         except (sqlite3.Error, StoreFailed) as error:
             # No space, say: the WAL holds everything meanwhile.
             self._to_failure(error)
@@ -243,10 +267,21 @@ class SqliteLog(SqlLog):
         #: thread → its connection, and the version of the data it last looked into the inbox of
         self._readers: dict[int, tuple[sqlite3.Connection, list[int]]] = {}
         self._closed = False
-        self._lock, first = prepare_database(path)
-        self._readers[get_ident()] = first, [-1]
         self._owners = Owners(owners_folder(path))
-        super().__init__(SqliteWriter(path, self._lock, self._connect_writer, at_once=durability == "process"))
+        self._mark = WrittenMark(path.with_name(path.name + ".mark"), synced=durability == "power")
+        #: what is closed at the end
+        self._held: ReadOnlyFile | WriteLock
+        why = find_reason(path)
+        if why is not None:
+            self._held = file = ReadOnlyFile(path, why)
+            self._connect_reader: Callable[[], sqlite3.Connection] = file.connect
+            super().__init__(RefusingQueue(file.refusal))
+            return
+        self._connect_reader = partial(connect_to_read, path)
+        self._held, first = prepare_database(path)
+        self._readers[get_ident()] = first, [-1]
+        at_once = durability == "process"
+        super().__init__(SqliteWriter(path, self._held, self._connect_writer, self._mark, at_once=at_once))
 
     # --- what SQLite does in its own way --------------------------------------------------------------------------------
 
@@ -283,6 +318,10 @@ class SqliteLog(SqlLog):
             return str(row[0])
         connection.execute(_SQL["own"], (execution_id, self._owners.id))
         return None
+
+    async def probe(self) -> None:
+        """See the port."""
+        await self._queue.submit(lambda connection: connection.execute(f"PRAGMA user_version = {VERSION}") and None)
 
     def _alive(self, owners: Iterable[str]) -> set[str]:
         return {owner for owner in owners if self._owners.alive(owner)}
@@ -325,6 +364,11 @@ class SqliteLog(SqlLog):
         seen[0] = version
         return new
 
+    async def forget(self, execution_id: str) -> None:
+        """See the port."""
+        self._mark.forget(execution_id)
+        await super().forget(execution_id)
+
     # --- checking (see `verify`) -------------------------------------------------------------------------------------
 
     def damage(self) -> list[str]:
@@ -333,7 +377,15 @@ class SqliteLog(SqlLog):
             found = [row[0] for row in self._reader().execute("PRAGMA integrity_check")]
         except sqlite3.Error as error:
             raise explain_error(error, self.path) from error
-        return [] if found == ["ok"] else found
+        lost = self.find_loss()
+        return ([] if found == ["ok"] else found) + ([lost] if lost is not None else [])
+
+    def find_loss(self) -> str | None:
+        """See `noetl.ports.log.ReportsLoss`."""
+        try:
+            return self._mark.find_loss(partial(read_hash, self._reader()))
+        except sqlite3.Error as error:
+            raise explain_error(error, self.path) from error
 
     @contextmanager
     def consistent_read(self) -> Iterator[None]:
@@ -353,9 +405,7 @@ class SqliteLog(SqlLog):
             raise StoreFailed(f"{self.path} is closed")
         entry = self._readers.get(get_ident())
         if entry is None:
-            connection = connect(self.path)
-            connection.execute("PRAGMA query_only = ON")
-            entry = self._readers[get_ident()] = connection, [-1]
+            entry = self._readers[get_ident()] = self._connect_reader(), [-1]
         return entry[0]
 
     def _connect_writer(self) -> sqlite3.Connection:
@@ -374,7 +424,8 @@ class SqliteLog(SqlLog):
             connection.close()
         self._readers.clear()
         self._owners.resign()
-        self._lock.close()
+        self._mark.close()
+        self._held.close()
 
 
 # The audit log: one writer at a time, so the chain goes on from the end that is stored.

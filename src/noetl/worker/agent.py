@@ -201,6 +201,7 @@ class WorkerAgent:
             name = assignment.execution_id
             self.quiet.clear()
             held = HeldAssignment(link, assignment, reply.briefs.get(name), reply.shared.get(name, {}))
+            held.ahead = assignment.now - self.runners.clock() if assignment.now else None
             self._carry_out(self.queue.assign(held))
         if leases := [one.lease for one in reply.assignments if one.lease is not None]:
             self.on_leases(leases)
@@ -265,6 +266,8 @@ class WorkerAgent:
             self._give_back(held)
             self._pump()
             return
+        if held.ahead is not None:
+            remote.set_time(held.ahead)
         try:
             self.runners.run(remote, restore_shared(order, held.shared, remote.brief.workload))
         except Exception as error:  # noqa: BLE001  as above: else the server would wait for ever, and the slot stay taken

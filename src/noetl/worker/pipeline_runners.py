@@ -31,6 +31,12 @@ class RunningExecution(Protocol):
         """What it runs."""
 
     state: Execution
+    #: seconds by which its time is ahead of the clock of this process
+    ahead: float
+
+
+#: seconds after which who sleeps looks at the clock: a machine that was suspended does not notice otherwise
+_LONGEST_SLEEP_S = 60.0
 
 
 class ReportReceiver(Protocol):
@@ -64,10 +70,11 @@ class PipelineRunners:
         world: Callable[[RunningExecution], LocalWorld],
         *,
         clock: Callable[[], float],
-        moment: Callable[[], Moment],
+        moment: Callable[[float], Moment],
     ) -> None:
         self.tools = tools
         self.make_world = world
+        #: never goes back
         self.clock = clock
         self.moment = moment
         self.receiver: ReportReceiver
@@ -183,7 +190,12 @@ class _PipelineContext:
         self.redactor = redactor
         self.execution_id = execution_id
         self.tools = runners.tools
-        self.moment = runners.moment
+
+    def _now(self) -> float:
+        return self.runners.clock() + self.execution.ahead
+
+    def moment(self) -> Moment:
+        return self.runners.moment(self._now())
 
     def child_id(self) -> str:
         return self.runners.receiver.child_id()
@@ -192,7 +204,8 @@ class _PipelineContext:
         return self.execution.state.paused
 
     async def sleep_until(self, when: float) -> None:
-        await asyncio.sleep(max(0.0, when - self.runners.clock()))
+        while (left := when - self._now()) > 0:  # noqa: ASYNC110  it is a time that is waited for
+            await asyncio.sleep(min(left, _LONGEST_SLEEP_S))
 
     async def report(self, facts: list[Fact], *, last: bool) -> None:
         await self.runners.receiver.report(self.execution_id, self._clean(facts), last=last)

@@ -18,8 +18,16 @@ class RemoteExecution:
 
     def __init__(self, execution_id: str, net: Net, brief: ExecutionBrief) -> None:
         self.id, self.net, self.brief = execution_id, net, brief
+        #: seconds by which the execution's time, which is its server's, is ahead of the clock of this process
+        self.ahead = 0.0
+        self._is_timed = False
         self.state = Execution(execution_id, playbook=brief.playbook, file=brief.file, workload=brief.workload,
                                restrict=brief.restrict, synthesized=brief.synthesized)  # fmt: skip
+
+    def set_time(self, ahead: float) -> None:
+        """Hear from a server what time it is; of what comes from several, the quickest is the most exact."""
+        self.ahead = max(self.ahead, ahead) if self._is_timed else ahead
+        self._is_timed = True
 
     def covers(self, brief: ExecutionBrief | None) -> bool:
         """Whether what is known here is enough for a pipeline that came with this brief."""

@@ -130,6 +130,16 @@ async def test_connections_are_kept_and_one_that_the_server_closed_is_replaced(d
     assert other != first
 
 
+async def test_a_connection_that_was_opened_while_the_database_could_only_be_read_is_replaced(db: Db) -> None:
+    db.ask("CREATE TABLE t (n int)")
+    setting = f'ALTER DATABASE "{db.database.name}" %s default_transaction_read_only'
+    db.ask(f"{setting % 'SET'} = on")
+    output = await db.task("INSERT INTO t VALUES (1)")
+    assert output["pg"]["code"] == "25006"
+    db.ask(f"BEGIN READ WRITE; {setting % 'RESET'}; COMMIT")
+    assert (await db.task("INSERT INTO t VALUES (1)"))["status"] == "ok"
+
+
 async def test_there_are_no_more_connections_than_the_pool_may_have_and_none_after_the_end(db: Db) -> None:
     query = "SELECT pg_sleep(0.1), count(*) AS n FROM pg_stat_activity WHERE application_name = 'noetl' AND datname = current_database()"
     found = await asyncio.gather(*(db.rows(query, spec={"pool_size": 3}) for _ in range(9)))

@@ -214,7 +214,7 @@ def _may_pass(error: Any) -> bool:
 
     state = error.sqlstate or ""
     if state:
-        return state[:2] in ("08", "40", "53", "57")
+        return state[:2] in ("08", "40", "53", "57") or state == "25006"  # it can only be read for a while
     # Before a session there are only words: those of a server that has answered are final.
     final = "authentication failed" in str(error) or "does not exist" in str(error) or "no password" in str(error)
     return isinstance(error, psycopg.OperationalError) and not final

@@ -67,7 +67,7 @@ class EvictionStore(Protocol):
         """Be known as one who wakes executions: where there is nobody, those that sleep count as left."""
 
     async def evict(self, idle: list[tuple[str, float | None]]) -> None:
-        """Keep executions with the times at which they are due, and own them no longer."""
+        """Keep executions with the seconds until they are due, if ever, and own them no longer."""
 
     def find_due(self, ahead_s: float, most: int) -> list[str]:
         """Those that are due within so many seconds, and those that somebody asks something of."""
@@ -85,28 +85,29 @@ class Eviction:
 
     def on_events(self, live: LiveExecution, _events: tuple[Event, ...]) -> None:
         """Something happened to an execution."""
-        self._touched[live.id] = self._control_plane.effects.clock()
+        self._touched[live.id] = self._control_plane.clock()
 
     def note_takeover(self, execution_id: str) -> None:
         """An execution came into the memory without anything happening to it."""
-        self._touched[execution_id] = self._control_plane.effects.clock()
+        self._touched[execution_id] = self._control_plane.clock()
 
     async def evict(self) -> None:
         """Lay down all that have been still for a while."""
-        now = self._control_plane.effects.clock()
+        now = self._control_plane.clock()
         still = [name for name, when in self._touched.items() if when <= now - _STILL_S]
         going: list[tuple[LiveExecution, int, float | None]] = []
         for name in still:
             live = self._control_plane.service.live.get(name)
             sleeps, due = _check_idle(live) if live is not None else (False, None)
-            if live is not None and sleeps and (due is None or due > now + _FAR_S):
-                going.append((live, live.state.seq, due))
+            after_s = due - self._control_plane.service.now(live) if live is not None and due is not None else None
+            if live is not None and sleeps and (after_s is None or after_s > _FAR_S):
+                going.append((live, live.state.seq, after_s))
             else:
                 del self._touched[name]
         if not going:
             return
         # If this fails, they are laid down again: nobody knows whether they lie there already.
-        await self._store.evict([(live.id, due) for live, _, due in going])
+        await self._store.evict([(live.id, after_s) for live, _, after_s in going])
         stirred: list[LiveExecution] = []
         for live, seq, _ in going:  # without a pause: what is still now is so no longer when another has been claimed
             if live.busy or live.inbox or live.state.seq != seq:

@@ -218,7 +218,8 @@ class RemoteWorkers:
     def assignment(self, give: Give) -> WorkAssignment:
         """A pipeline as its worker gets it."""
         recorded = self.service.read_recorded(give.execution.id, give.order) if give.order.begun else []
-        return WorkAssignment(give.execution.id, give.order, give.fence, recorded, give.alone, give.lease)
+        now = self.service.now(give.execution)
+        return WorkAssignment(give.execution.id, give.order, give.fence, recorded, give.alone, give.lease, now)
 
     def brief(self, live: LiveExecution, file: str) -> ExecutionBrief:
         """What its worker must know of the execution."""

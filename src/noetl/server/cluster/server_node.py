@@ -78,7 +78,8 @@ class ServerNode(ControlPlane):
             me = url.encode()
             self.remote.publish = lambda pool: self.spawn(bus.wake(pool, me))
             self.remote.notify = lambda worker: self.spawn(bus.notify(worker, me))
-        self._retry_later = RetryLater(effects.clock, self.warn)
+        self._retry_later = RetryLater(self.clock, self.warn)
+        self.store_watch.on_recovery = lambda: self.spawn(self._log_failures(self._sweep))
         self._cluster_store = cluster_store
         self._eviction = Eviction(self, cluster_store, self._retry_later) if cluster_store is not None else None
         self._kept: dict[tuple[Key, str], HeldPipeline] = {}
@@ -114,6 +115,7 @@ class ServerNode(ControlPlane):
     def on_lost(self, execution_id: str, error: NoetlError) -> None:
         """Leave an execution alone for a while that cannot be resumed now."""
         super().on_lost(execution_id, error)
+        self.store_watch.note(error)
         if not isinstance(error, ExecutionStuck):
             self._retry_later.add(execution_id, error)
 
@@ -139,10 +141,11 @@ class ServerNode(ControlPlane):
         with contextlib.suppress(NoetlError):  # the execution says it too
             await self.registry.add_dead_letter(held, why, path)
 
-    async def drain(self) -> None:
-        """Hand out nothing more, and let what was reported be written."""
+    async def drain(self, grace: float) -> None:
+        """Hand out nothing more, and let what was reported be written, for so many seconds at most."""
         self.worker_api.drain()
-        await self.service.settle()
+        # Not cancelled: what is being written may be written yet.
+        await asyncio.wait({asyncio.ensure_future(self.service.settle())}, timeout=grace)
 
     def on_notification(self, what: str) -> None:
         """Somebody says through the store that there is something; what a server has left is taken over at once."""
@@ -159,8 +162,8 @@ class ServerNode(ControlPlane):
         """Do something that is done again soon: a database may be away, and no execution may keep others from being minded."""
         try:
             await do()
-        except StoreFailed:
-            pass
+        except StoreFailed as error:
+            self.store_watch.note(error)
         except Exception as error:  # noqa: BLE001  a mistake of ours
             self._retry_later.notify("executions are not minded as they should be", error)
 

@@ -30,7 +30,18 @@ from noetl.model.output import Failure
 from noetl.model.requests import Cancel, OpenExecution, Pause, Resume, decode_request
 from noetl.model.state import Execution
 from noetl.model.wire import Key
-from noetl.ports import OVER, Conflict, EventLog, HasSlots, ListenableLog, PlaybookSource, StoreFailed, Summary
+from noetl.ports import (
+    OVER,
+    Conflict,
+    EventLog,
+    HasClock,
+    HasSlots,
+    ListenableLog,
+    PlaybookSource,
+    ReportsLoss,
+    StoreFailed,
+    Summary,
+)
 from noetl.server.core.catalog import Catalog
 from noetl.server.core.children import WITHOUT_PARENT, Children, OwnedElsewhere
 from noetl.server.core.execution_ids import new_execution_id
@@ -39,6 +50,8 @@ from noetl.server.core.order_carrier import OrderCarrier
 from noetl.server.core.pipeline_orders import Pipelines, WorkerSide
 from noetl.server.core.service import SNAPSHOT_EVERY, ExecutionService, LiveExecution
 from noetl.server.core.start_keys import StartKey, find_started
+from noetl.server.core.steady_clock import SteadyClock
+from noetl.server.core.store_watch import StoreWatch
 from noetl.server.core.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -61,6 +74,14 @@ class Effects(msgspec.Struct, frozen=True):
     chance: Callable[[], float] = random.random
     #: 128 random bits
     new_secret: Callable[[], str] = partial(secrets.token_hex, 16)
+    #: passes as time does, whatever the clock is set to; None: as the clock does
+    monotonic: Callable[[], float] | None = None
+
+    def steady_clock(self, offset: Callable[[], float] = lambda: 0.0) -> SteadyClock:
+        """A clock that never goes back; `offset` is added to this process's clock."""
+        clock = self.clock
+        plain = time.monotonic if clock is time.time else clock
+        return SteadyClock(lambda: clock() + offset(), self.monotonic or plain)
 
 
 def write_stderr(message: str) -> None:
@@ -86,9 +107,11 @@ class ControlPlane:
         self.log = log
         self.catalog = catalog
         self.effects = effects or Effects()
-        clock, new_id = self.effects.clock, self.effects.new_id
+        new_id = self.effects.new_id
+        #: by which executions are decided, never by the date alone; where the log has a clock of its own, it goes by that
+        self.clock = self.effects.steady_clock(log.clock_offset if isinstance(log, HasClock) else lambda: 0.0)
         children = Children(self)
-        slots = log.slots(clock) if isinstance(log, HasSlots) else None
+        slots = log.slots(self.effects.clock) if isinstance(log, HasSlots) else None
         self.dispatcher = Dispatcher(
             self._reissue,
             name=secrets.token_hex(4),
@@ -97,18 +120,21 @@ class ControlPlane:
             keeps_slots=slots is not None,
         )
         self.pipelines = Pipelines(self.dispatcher, side, slots, children.ask)
+        self.order_carrier = OrderCarrier(self.pipelines, children, self.clock)
         self.service = ExecutionService(
             log,
-            OrderCarrier(self.pipelines, children, clock),
+            self.order_carrier,
             catalog,
-            clock=clock,
+            clock=self.clock,
+            date=self.clock.date,
             new_id=new_id,
             watchdog=watchdog,
         )
         self.service.on_lost = self.on_lost
         #: hears what whoever looks after the process should know
         self.print_line: Callable[[str], None] = write_stderr
-        self.notices = FailureNotices(clock, new_id, self.warn)
+        self.store_watch = StoreWatch(log.probe, lambda line: self.print_line(line))  # noqa: PLW0108  it may be replaced
+        self.notices = FailureNotices(self.effects.clock, new_id, self.warn)
         if not alone:
             self.service.watchers.append(self.notices.on_events)
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
@@ -134,6 +160,8 @@ class ControlPlane:
         """Begin to look for what others ask for."""
         if self._alone:
             return
+        if isinstance(self.log, ReportsLoss) and (lost := self.log.find_loss()) is not None:
+            self.warn(lost)
         if isinstance(self.log, ListenableLog):
             loop = asyncio.get_running_loop()
 
@@ -151,6 +179,7 @@ class ControlPlane:
     def stop_polling(self) -> None:
         """Look no longer."""
         self.pipelines.close()
+        self.store_watch.close()
         if self._poller is not None:
             self._poller.cancel()
 
@@ -360,6 +389,7 @@ class ControlPlane:
             with contextlib.suppress(StoreFailed):
                 self._requests += await self.collect()
                 self._hand_on()
+            self.order_carrier.look_again()
             await self._wait_for_news(waiting=bool(self._requests))
 
     def _hand_on(self) -> None:

@@ -98,6 +98,7 @@ class OrderCarrier:
         """Say that a time has come, when it has."""
         if live.lost:
             return
+        at -= live.ahead
         before, times = self._minded.get(live.id, (live, set[float]()))
         if before is not live:
             self._stale, times = self._stale + len(times), set()
@@ -115,8 +116,15 @@ class OrderCarrier:
             delay = max(0.0, self._times[0][0] - self._clock())
             self._alarm = asyncio.get_running_loop().call_later(delay, self._on_alarm)
 
+    def look_again(self) -> None:
+        """Hear that the clock may have been set forward, which alarms do not notice: the machine may have been suspended."""
+        if self._times and self._times[0][0] <= self._clock():
+            self._on_alarm()
+
     def _on_alarm(self) -> None:
-        self._alarm = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         now = self._clock()
         due: set[str] = set()
         while self._times and self._times[0][0] <= now:

@@ -22,7 +22,7 @@ from noetl.engine import (
 from noetl.errors import ExecutionStuck, NoetlError, SignalRefused, describe_error
 from noetl.history import read_pipeline_events, snapshot_of, state_at
 from noetl.lru import LruCache
-from noetl.model.events import Event, Fact
+from noetl.model.events import Event, Fact, epoch_seconds
 from noetl.model.net import Net, Planner
 from noetl.model.orders import Order, RunPipeline, StopChild
 from noetl.model.requests import Due, OpenExecution, Request
@@ -56,8 +56,10 @@ class OrderReceiver(Protocol):
 class LiveExecution:
     """An execution in memory."""
 
-    def __init__(self, state: Execution, net_index: NetIndex) -> None:
+    def __init__(self, state: Execution, net_index: NetIndex, ahead: float = 0.0) -> None:
         self.state = state
+        #: seconds by which its time is ahead of the clock of this process, for as long as it is in memory
+        self.ahead = ahead
         self.net_index = net_index
         self.inbox: list[tuple[Happening, asyncio.Future[None] | None]] = []
         self.busy = False
@@ -87,6 +89,7 @@ class ExecutionService:
         planner: Planner,
         *,
         clock: Callable[[], float],
+        date: Callable[[], float] | None = None,
         new_id: Callable[[], str],
         watchdog: Watchdog | None = None,
     ) -> None:
@@ -94,7 +97,8 @@ class ExecutionService:
         self.log = log
         self.order_receiver = order_receiver
         self.planner = planner
-        self.clock = clock
+        #: never goes back, see `SteadyClock`; the date may
+        self.clock, self.date = clock, date or clock
         self.new_id = new_id
         self.live: dict[str, LiveExecution] = {}
         #: by the identity of their nets, which they keep alive
@@ -107,11 +111,11 @@ class ExecutionService:
 
     async def start(self, net: Net, request: OpenExecution) -> LiveExecution:
         """Start an execution; durable when this returns. ExecutionStuck: nothing was started."""
-        index = self._net_index(net)
+        index, now = self._net_index(net), self.date()
         state, decision = self.watchdog.run(
-            request.execution_id, lambda: open_execution(index, request, self.clock(), self.new_id)
+            request.execution_id, lambda: open_execution(index, request, now, self.new_id)
         )
-        live = self.live[state.execution_id] = LiveExecution(state, decision.net_index)
+        live = self.live[state.execution_id] = LiveExecution(state, decision.net_index, now - self.clock())
         live.busy = True
         try:
             await self._write(live, decision)
@@ -134,7 +138,7 @@ class ExecutionService:
     async def take_over(self, execution_id: str, net: Net) -> LiveExecution:
         """Go on with an execution that another process has left."""
         state = self.load(execution_id)
-        live = self.live[execution_id] = LiveExecution(state, self._net_index(net).of(state))
+        live = self.revive(state, self._net_index(net).of(state))
         if state.over:
             self._end(live)
             return live
@@ -151,10 +155,21 @@ class ExecutionService:
             raise
         return live
 
+    def revive(self, state: Execution, net_index: NetIndex) -> LiveExecution:
+        """Have an execution in memory that was recorded. Its time goes on from its last event, if the date is before that."""
+        last = epoch_seconds(state.timestamp) if state.timestamp else 0.0
+        live = LiveExecution(state, net_index, max(self.date(), last) - self.clock())
+        self.live[state.execution_id] = live
+        return live
+
+    def now(self, live: LiveExecution) -> float:
+        """The time of an execution."""
+        return self.clock() + live.ahead
+
     def _begin(self, live: LiveExecution) -> None:
         """Give the orders that follow from the state."""
         decision = self.watchdog.run(
-            live.id, lambda: find_pending_orders(live.net_index, live.state, self.clock(), self.new_id)
+            live.id, lambda: find_pending_orders(live.net_index, live.state, self.now(live), self.new_id)
         )
         self.order_receiver.give(live, decision.orders)
         self.post(live.id, [Due()])
@@ -165,7 +180,7 @@ class ExecutionService:
 
     def reissue(self, live: LiveExecution, order: RunPipeline) -> RunPipeline | None:
         """An order that a worker has left undone, as it is to be given to another; None: it is no longer wanted."""
-        return reissue_order(live.net_index, live.state, order, self.clock())
+        return reissue_order(live.net_index, live.state, order, self.now(live))
 
     def read_recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
         """What the log has of the tasks of the order's pipeline."""
@@ -222,7 +237,7 @@ class ExecutionService:
         was_stuck, happened = live.state.stuck is not None, [one for one, _ in inbox]
         try:
             decision = self.watchdog.run(
-                live.id, lambda: react(live.net_index, live.state, happened, self.clock(), self.new_id)
+                live.id, lambda: react(live.net_index, live.state, happened, self.now(live), self.new_id)
             )
         except MemoryError as error:  # of the machine: it is tried again
             self._lose(live, inbox, _as_noetl_error(error))
@@ -254,13 +269,13 @@ class ExecutionService:
         stuck.__cause__ = error
         try:
             state = await asyncio.to_thread(self.load, live.id)
-            decision = set_aside(live.net_index, state, str(stuck), self.clock())
+            decision = set_aside(live.net_index, state, str(stuck), self.now(live))
             await self.log.append(decision.events, status=state.shown_status)
         except Exception as failed:  # noqa: BLE001  then it is tried again, and set aside if it fails again
             self._lose(live, inbox, _as_noetl_error(failed))
             return
         self._lose(live, inbox, stuck)
-        aside = self.live[live.id] = LiveExecution(state, live.net_index)
+        aside = self.live[live.id] = LiveExecution(state, live.net_index, live.ahead)
         for watch in tuple(self.watchers):
             watch(aside, decision.events)
 
@@ -385,6 +400,6 @@ async def apply_request(
     nobody = _NullReceiver()
     service = ExecutionService(log, nobody, planner, clock=clock, new_id=new_id)
     state = state_at(log, execution_id)
-    service.live[execution_id] = LiveExecution(state, NetIndex(net, planner).of(state))
+    service.revive(state, NetIndex(net, planner).of(state))
     await service.record(execution_id, [request])
     return nobody.children

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from contextlib import suppress
 
@@ -24,7 +25,13 @@ class GuardedRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        request = Request(scope, receive)
+        try:
+            await self._answer(Request(scope, receive), scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._context.draining:  # the server ends, and waits for this no longer
+                raise
+
+    async def _answer(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
         response = await self._respond(request)
         # What is shown may be of one token and not of another, and is out of date in a moment.
         response.headers.setdefault("Cache-Control", "no-store")

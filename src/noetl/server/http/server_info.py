@@ -48,9 +48,11 @@ async def health(_context: ApiContext, _request: Request) -> Response:
 
 
 async def ready(context: ApiContext, _request: Request) -> Response:
-    """GET /ready."""
+    """GET /ready. Whether work is admitted and recorded, which is found out by writing and reading."""
     if context.draining:
         raise HttpProblem(503, "it is about to end")
+    if trouble := await context.control_plane.store_watch.check(_TIMEOUT_S):
+        raise HttpProblem(503, f"nothing can be recorded: {trouble}", {"Retry-After": "1"})
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             await context.read(context.log.summaries, limit=1)
@@ -66,6 +68,9 @@ async def metrics(context: ApiContext, _request: Request) -> Response:
         "# HELP noetl_executions Executions that this process runs.",
         "# TYPE noetl_executions gauge",
         *(f'noetl_executions{{status="{status}"}} {count}' for status, count in sorted(statuses.items())),
+        "# HELP noetl_store_writable Whether executions can be recorded, as far as is known.",
+        "# TYPE noetl_store_writable gauge",
+        f"noetl_store_writable {int(not context.control_plane.store_watch.trouble)}",
         "# HELP noetl_http_requests_total Requests that were answered.",
         "# TYPE noetl_http_requests_total counter",
         *(

@@ -13,16 +13,18 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event as Flag, Thread, get_ident
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
+from noetl.drivers.postgres import is_lost
 from noetl.ports import AccessStore, Slots, StoreFailed
 from noetl.stores.access import SqlAccess
 from noetl.stores.appends import queries
 from noetl.stores.commit_queue import Job
-from noetl.stores.postgres.claims import ClaimQueue
+from noetl.stores.postgres.claims import ClaimQueue, DatabaseClock
 from noetl.stores.postgres.postgres_slots import PgSlots
 from noetl.stores.postgres.postgres_writer import PgWriter
-from noetl.stores.postgres.schema import connect, explain_error, prepare
+from noetl.stores.postgres.schema import Session, connect, explain_error, prepare
 from noetl.stores.sql_log import SqlLog
 
 if TYPE_CHECKING:
@@ -71,37 +73,42 @@ _NAMED = {"summaries": _LISTED, "unfinished": _LISTED, "summaries_between": ("fi
 class PostgresLog(SqlLog):
     """An `EventLog`; an append survives what the database survives."""
 
-    def __init__(self, url: str, *, lease_s: float = 10.0) -> None:
-        self._url = url
+    def __init__(self, url: str, *, lease_s: float = 10.0, clock: Callable[[], float] = time) -> None:
+        self._url, self._lease_s = url, lease_s
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
-        self._readers: dict[int, psycopg.Connection[Any]] = {}
+        #: thread → its session. An id of a thread is used again only after its end, so is the session
+        self._readers: dict[int, Session] = {}
         self._closed = False
-        first = self._readers[get_ident()] = connect(url)
         try:
-            prepare(first)
+            prepare(self._reader())
         except BaseException:
-            first.close()
+            self._close_readers()
             raise
-        self._claims = ClaimQueue(lambda: connect(url), self._name, lease_s)
+        self._claims = ClaimQueue(lambda: connect(url), self._name, lease_s, DatabaseClock(clock))
         self._slots = PgSlots(url, self._name)
         self._listener: NotifyListener | None = None
+        self._set_clock()
         super().__init__(PgWriter(lambda: connect(url)))
 
     # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
 
     def _rows(self, name: str, *params: Any) -> list[tuple[Any, ...]]:
-        import psycopg
-
         given: Any = params
         if (names := _NAMED.get(name)) is not None:
             given = dict(zip(names, params, strict=True))
+        return self._ask(name, given, changes=False).fetchall()
+
+    def _ask(self, name: str, given: Any, *, changes: bool) -> psycopg.Cursor[Any]:
+        """Ask with this thread's session; if that is of no use any more, and nothing can have come of it, with another."""
+        import psycopg
+
         again = True
         while True:
             try:
-                return self._reader().execute(_SQL[name], given).fetchall()
+                return self._reader().execute(_SQL[name], given)
             except psycopg.Error as error:
-                # The server may have been started anew since the last question; nothing was changed by this one.
-                if not (again and self._is_reader_gone()):
+                is_replaced = self._readers[get_ident()].note(error)
+                if not (again and is_replaced) or (changes and is_lost(error)):
                     raise explain_error(error) from error
                 again = False
 
@@ -111,6 +118,15 @@ class PostgresLog(SqlLog):
                 cursor.executemany(_SQL[name], rows)
 
         return write
+
+    async def probe(self) -> None:
+        """See the port. What claims and what appends have connections of their own: both write."""
+        row = (self._name, self._lease_s)
+
+        def write(connection: psycopg.Connection[Any]) -> None:
+            connection.execute(_SQL["enrol"], row)
+
+        await asyncio.gather(self._claims.register(), self._queue.submit(write))
 
     async def claim(self, execution_id: str) -> bool:
         """See the port."""
@@ -124,13 +140,8 @@ class PostgresLog(SqlLog):
 
     def _write_now(self, name: str, params: Any) -> psycopg.Cursor[Any]:
         """Write in this thread, in a transaction of its own."""
-        import psycopg
-
-        self._rows("moment")  # finds out whether the connection still stands: behind a statement nobody could tell
-        try:
-            return self._reader().execute(_SQL[name], params)
-        except psycopg.Error as error:
-            raise explain_error(error) from error
+        self._rows("moment")  # finds out whether the connection still stands: after a statement nobody could tell
+        return self._ask(name, params, changes=True)
 
     def access(self) -> AccessStore:
         """See `noetl.ports.access.HasAccess`."""
@@ -155,6 +166,15 @@ class PostgresLog(SqlLog):
     def me(self) -> str:
         return self._name
 
+    def _set_clock(self) -> None:
+        asked = monotonic()
+        now = self._rows("moment")[0][0]
+        self._claims.clock.set(now, took=monotonic() - asked)
+
+    def clock_offset(self) -> float:
+        """See `noetl.ports.log.HasClock`."""
+        return self._claims.clock.offset
+
     def slots(self, clock: Callable[[], float]) -> Slots:  # noqa: ARG002  the database has its own
         """See `noetl.ports.cluster.HasSlots`."""
         return self._slots
@@ -170,7 +190,7 @@ class PostgresLog(SqlLog):
         await self._claims.register()
 
     async def evict(self, idle: list[tuple[str, float | None]]) -> None:
-        """Keep executions with the times at which they are due, and own them no longer."""
+        """Keep executions with the seconds until they are due, if ever, and own them no longer."""
         names, times = [one[0] for one in idle], [one[1] for one in idle]
 
         def write(connection: psycopg.Connection[Any]) -> None:
@@ -209,17 +229,18 @@ class PostgresLog(SqlLog):
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _reader(self) -> psycopg.Connection[Any]:
-        """This thread's connection. An id of a thread is used again only after its end, so is the connection."""
+        """This thread's connection."""
         if self._closed:
             raise StoreFailed("the database of executions is closed")
         found = self._readers.get(get_ident())
-        if found is None or found.closed:
-            found = self._readers[get_ident()] = connect(self._url)
-        return found
+        if found is None:
+            found = self._readers[get_ident()] = Session(lambda: connect(self._url, reads=True))
+        return found.open()
 
-    def _is_reader_gone(self) -> bool:
-        found = self._readers.get(get_ident())
-        return found is None or found.broken or found.closed
+    def _close_readers(self) -> None:
+        for session in self._readers.values():
+            session.close()
+        self._readers.clear()
 
     async def close(self) -> None:
         """See the port."""
@@ -231,6 +252,4 @@ class PostgresLog(SqlLog):
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
         await self._claims.close()
-        for connection in self._readers.values():
-            connection.close()
-        self._readers.clear()
+        self._close_readers()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +11,7 @@ from noetl.model.wire import Answer, Ask, Key
 from noetl.ports import Slots, StoreFailed
 from noetl.stores.appends import queries
 from noetl.stores.limit_rules import admit
-from noetl.stores.postgres.schema import connect, explain_error
+from noetl.stores.postgres.schema import Session, connect, explain_error
 from noetl.stores.sql_log import SqlSlotLedger, columns, holder_of
 
 if TYPE_CHECKING:
@@ -39,9 +38,9 @@ class PgSlots(Slots):
     """`Slots`; each key is locked while somebody asks for it, all keys of a question in one order."""
 
     def __init__(self, url: str, me: str) -> None:
-        self._url, self._me = url, me
+        self._me = me
         self._lock = Lock()
-        self._connection: psycopg.Connection[Any] | None = None
+        self._session = Session(lambda: connect(url))
         self._closed = False
         self._swept = False
 
@@ -52,14 +51,11 @@ class PgSlots(Slots):
             if self._closed:
                 raise StoreFailed("the database of executions is closed")
             try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = connect(self._url)
-                with self._connection.transaction():
-                    return what(self._connection)
+                connection = self._session.open()
+                with connection.transaction():
+                    return what(connection)
             except psycopg.Error as error:
-                if self._connection is not None and self._connection.broken:
-                    with suppress(Exception):
-                        self._connection.close()
+                self._session.note(error)
                 raise explain_error(error) from error
 
     async def take(self, asks: Sequence[Ask]) -> list[Answer]:
@@ -96,5 +92,4 @@ class PgSlots(Slots):
         """Let go."""
         with self._lock:
             self._closed = True
-            if self._connection is not None:
-                self._connection.close()
+            self._session.close()

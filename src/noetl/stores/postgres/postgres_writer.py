@@ -15,7 +15,7 @@ from noetl.ports import OVER, Conflict, StoreFailed
 from noetl.stores.appends import KEPT_SNAPSHOTS, Append, AppendBatch, Heads, key_conflict, queries, root
 from noetl.stores.commit_queue import CommitQueue, Ticket, answer
 from noetl.stores.postgres.quick_append import InlineWriter, record_heads
-from noetl.stores.postgres.schema import explain_error
+from noetl.stores.postgres.schema import Session, explain_error
 
 if TYPE_CHECKING:
     import psycopg
@@ -35,8 +35,7 @@ class PgWriter(CommitQueue):
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         super().__init__("the database of executions")
-        self._connect = connect
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connect, self._session = connect, Session(connect)
         #: where logs end that this process writes to
         self._heads: Heads = {}
         self._inline: InlineWriter | None = None
@@ -53,7 +52,7 @@ class PgWriter(CommitQueue):
         """Have a connection for what is small, as soon as the database is there; behind the answers, for it takes a while."""
         if len(self._heads) > _KNOWN:
             self._heads.clear()
-        if self._connection is not None and self._inline is None:
+        if self._session.is_open and self._inline is None:
             with suppress(Exception):  # the thread writes as well
                 self._inline = InlineWriter(self._connect(), self._heads, self._hand_back)
 
@@ -77,7 +76,8 @@ class PgWriter(CommitQueue):
         try:
             outcomes = self._transaction([work for work, _ in tickets])
         except Exception as error:  # noqa: BLE001  whatever it is: callers wait, and the thread must live
-            if len(tickets) > 1 and not isinstance(error, psycopg.OperationalError | StoreFailed):
+            spent = self._session.note(error)
+            if len(tickets) > 1 and not spent and not isinstance(error, psycopg.OperationalError | StoreFailed):
                 for ticket in tickets:
                     self._write([ticket])
                 return
@@ -87,33 +87,24 @@ class PgWriter(CommitQueue):
     def _transaction(self, works: Sequence[Any]) -> list[Any]:
         if self._inline is not None and self._inline.broken:  # so is this one, most likely
             self._inline = None
-            self._drop_connection()
-        if self._connection is None or self._connection.closed:
-            self._connection = self._connect()
+            self._session.close()
+        connection = self._session.open()
         appends = [work for work in works if isinstance(work, Append)]
         few = sum(len(append.bodies) for append in appends) < _MANY
         try:
             # What only appends, and not much, takes two round trips: to where the logs end, and to the end of it.
-            with self._connection.pipeline() if few and len(appends) == len(works) else nullcontext():
-                self._connection.execute("BEGIN")
-                group = _PgBatch(self._connection, appends)
-                outcomes = [group.add(work) if isinstance(work, Append) else work(self._connection) for work in works]
+            with connection.pipeline() if few and len(appends) == len(works) else nullcontext():
+                connection.execute("BEGIN")
+                group = _PgBatch(connection, appends)
+                outcomes = [group.add(work) if isinstance(work, Append) else work(connection) for work in works]
                 group.write()
-                self._connection.execute("COMMIT")
+                connection.execute("COMMIT")
             record_heads(self._heads, group)
         except BaseException:
             with suppress(Exception):  # one that is broken cannot, and need not
-                self._connection.rollback()
-            if self._connection.broken:
-                self._drop_connection()
+                connection.rollback()
             raise
         return outcomes
-
-    def _drop_connection(self) -> None:
-        if self._connection is not None:
-            with suppress(Exception):
-                self._connection.close()
-            self._connection = None
 
     def _to_failure(self, error: Exception, work: Any) -> Exception:
         import psycopg
@@ -126,7 +117,7 @@ class PgWriter(CommitQueue):
         return StoreFailed(str(error if isinstance(error, StoreFailed) else explain_error(error)))
 
     def _on_stop(self) -> None:
-        self._drop_connection()
+        self._session.close()
 
 
 class _PgBatch(AppendBatch):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from noetl.drivers.postgres import is_spent_code
 from noetl.ports import OVER, StoreFailed
 from noetl.stores.appends import Append, AppendBatch, Heads, queries, root
 from noetl.stores.commit_queue import Ticket, settle
@@ -226,6 +227,8 @@ class InlineWriter:
             return
         self._group, self._sent = None, []
         good = result.status == pq.ExecStatus.TUPLES_OK
+        if not good and is_spent_code((result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()):
+            self._break()  # before the thread sees it: nothing was written, and the thread finds out why
         written = {result.get_value(row, 0).decode() for row in range(result.ntuples)} if good else set()
         record_heads(self._heads, group)
         for name in group.last.keys() - written:  # nothing of it was: the thread finds out why
@@ -233,7 +236,10 @@ class InlineWriter:
         settle([(reply, None) for work, reply in sent if _name(work) in written])
         if len(written) < len(group.last):
             self._otherwise([ticket for ticket in sent if _name(ticket[0]) not in written])
-        self._send()
+        if self.broken:
+            self._hand_back_rest()
+        else:
+            self._send()
 
     def _fail(self, error: Exception) -> None:
         """The connection is gone, and nobody knows whether what was sent is written."""

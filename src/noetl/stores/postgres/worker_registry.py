@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +14,7 @@ import msgspec
 from noetl.model.wire import HeldPipeline
 from noetl.ports import LostWorkers, StoreFailed, WorkerRegistry
 from noetl.stores.appends import queries
-from noetl.stores.postgres.schema import connect, explain_error
+from noetl.stores.postgres.schema import Session, connect, explain_error
 from noetl.stores.sql_log import encode_paths
 
 if TYPE_CHECKING:
@@ -29,9 +28,9 @@ class PgRegistry(WorkerRegistry):
     """A `WorkerRegistry`. While the database is away, and for a lease after that, nobody is given up."""
 
     def __init__(self, url: str, lease_s: float) -> None:
-        self._url, self._lease_s = url, lease_s
+        self._lease_s = lease_s
         self._lock = Lock()
-        self._connection: psycopg.Connection[Any] | None = None
+        self._session = Session(lambda: connect(url))
         #: workers that were known lately, with their tokens, until when that is believed without asking
         self._known: dict[tuple[str, str], float] = {}
         #: workers that were heard lately, with their tokens: when that was written, and for how long beyond the lease they are kept
@@ -45,14 +44,10 @@ class PgRegistry(WorkerRegistry):
 
         with self._lock:
             try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = connect(self._url)
-                return what(self._connection)
+                return what(self._session.open())
             except (psycopg.Error, StoreFailed) as error:
                 self._trouble = monotonic()
-                if self._connection is not None and self._connection.broken:
-                    with suppress(Exception):
-                        self._connection.close()
+                self._session.note(error)
                 raise error if isinstance(error, StoreFailed) else explain_error(error) from error
 
     async def _ask(self, what: Callable[[psycopg.Connection[Any]], T]) -> T:
@@ -164,8 +159,7 @@ class PgRegistry(WorkerRegistry):
     def close(self) -> None:
         """Let go."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
+            self._session.close()
 
 
 def _row(held: HeldPipeline) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from noetl.drivers.exhaustion import check_machine
-from noetl.drivers.postgres import NoAddress, PostgresFailed, connection_arguments, from_connect_error
+from noetl.drivers.postgres import NoAddress, PostgresFailed, connection_arguments, from_connect_error, is_spent_code
 from noetl.tools.postgres.parameters import SETTINGS, prepare
 
 #: so many statements are remembered with what was found out about them
@@ -52,10 +52,15 @@ class PgPool:
         """A connection for a while; it is kept if it is open and idle after that. Failing: there is none to be had."""
         async with self._slots:
             found = await self._take_idle() or await self._connect(credential, connect_s)
+            is_spent = False
             try:
                 yield found
+            except PostgresFailed as error:
+                is_spent = is_spent_code(error.code)
+                raise
             finally:
-                if not found.closed and found.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                idle = found.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+                if not found.closed and idle and not is_spent:
                     self._free.append(found)
                 else:
                     await _close_quietly(found)

@@ -12,8 +12,9 @@ import click
 
 from noetl.cli.executions import json_option, open_command_log
 from noetl.cli.local_audit import record
-from noetl.cli.output.printing import as_json, count, out, seconds_of
-from noetl.errors import UsageError
+from noetl.cli.output.printing import as_json, count, note, out, seconds_of
+from noetl.errors import NoetlError, UsageError
+from noetl.ports import StoreFailed
 
 if TYPE_CHECKING:
     from noetl.ports import EventLog, Summary
@@ -31,15 +32,16 @@ _AGE = re.compile(r"(\d+)([smhdw])")
 @json_option
 def command(
     *, ids: tuple[str, ...], older: str | None, folder: Path | None, restore: bool, dry_run: bool, as_data: bool
-) -> None:
+) -> int:
     """Move executions that are over, with those that they started, out of the store into files.
 
     Each becomes one file of JSON lines, compressed: the playbook, the events, what tools wrote. It is removed from the store when
     its file is safe on disk. Stored payloads stay where they are, until their `ttl` has run out.
+
+    A restore that was interrupted can be repeated: what is there already, as it is in its file, is skipped.
     """
     if restore:
-        asyncio.run(_restore([Path(one) for one in ids]))
-        return
+        return asyncio.run(_restore([Path(one) for one in ids], as_data=as_data))
     if folder is None:
         raise UsageError("name the folder for the files: `noetl archive --older 30d --to FOLDER`")
     if not ids and older is None:
@@ -51,6 +53,7 @@ def command(
             roots = log.summaries(limit=10_000_000, parent="")
             chosen += [one for one in roots if seconds_of(one.updated_at) <= before]
         asyncio.run(_move(log, chosen, folder, dry_run=dry_run, as_data=as_data))
+    return 0
 
 
 async def _move(log: EventLog, chosen: list[Summary], folder: Path, *, dry_run: bool, as_data: bool) -> None:
@@ -72,7 +75,7 @@ async def _move(log: EventLog, chosen: list[Summary], folder: Path, *, dry_run: 
         out(f"{count(len(moved), 'execution')} {'would be moved' if dry_run else 'moved'} to {folder}\n")
 
 
-async def _restore(paths: list[Path]) -> None:
+async def _restore(paths: list[Path], *, as_data: bool) -> int:
     from noetl.app import open_log
     from noetl.config import settings
     from noetl.history import ARCHIVE_SUFFIX, restore_archive
@@ -80,14 +83,34 @@ async def _restore(paths: list[Path]) -> None:
     if not paths:
         raise UsageError("name the files to bring back")
     files = [one for path in paths for one in (sorted(path.glob(f"*{ARCHIVE_SUFFIX}")) if path.is_dir() else [path])]
+    restored: list[str] = []
+    skipped: list[str] = []
+    problems: list[str] = []
     log = open_log(settings())
     try:
         for path in files:
-            found = await restore_archive(log, path)
-            await record(log, "execution.restore", f"{found.execution_id} {found.path}")
-            out(f"{found.execution_id}  {found.status}  {found.path}\n")
+            try:
+                found = await restore_archive(log, path)
+            except StoreFailed:  # nor can it be written with the next one
+                raise
+            except NoetlError as error:
+                problems.append(str(error))
+                note(f"noetl: {error}")
+                continue
+            (restored if found.restored else skipped).append(found.summary.execution_id)
+            if found.restored:
+                await record(log, "execution.restore", f"{found.summary.execution_id} {found.summary.path}")
+            if found.restored and not as_data:
+                out(f"{found.summary.execution_id}  {found.summary.status}  {found.summary.path}\n")
     finally:
         await log.close()
+    if as_data:
+        out(as_json({"restored": restored, "skipped": skipped, "problems": problems}))
+    else:
+        there = f", {len(skipped):,} {'was' if len(skipped) == 1 else 'were'} there already" if skipped else ""
+        failed = f", {count(len(problems), 'file')} could not be restored" if problems else ""
+        out(f"{count(len(restored), 'execution')} restored{there}{failed}\n")
+    return 1 if problems else 0
 
 
 def _find_finished(log: EventLog, given: str) -> Summary:

@@ -69,7 +69,7 @@ def _bus(found: Settings, *, nats: bool) -> Iterator[Settings]:
 
 async def _dev_cluster(found: Settings, host: str, port: int, grace: float) -> None:
     """A server and a worker as they are in a cluster, in one process: other workers may join them."""
-    from noetl.app import WorkerNode, prepare_server, serve
+    from noetl.app import EndDeadline, WorkerNode, prepare_server, serve
     from noetl.bus import open_bus
 
     async with (
@@ -79,17 +79,24 @@ async def _dev_cluster(found: Settings, host: str, port: int, grace: float) -> N
 
         async def drain() -> None:
             await worker.drain(grace)
-            await made.node.drain()
+            await made.node.drain(grace)
 
         lines = f"{made.ready_line}\nanother worker: NOETL_SERVER={made.address} noetl worker"
-        await serve(made.api, made.listening, ready=lambda: note(lines), drain=drain)
+        on_signal = EndDeadline(2 * grace).on_signal
+        await serve(made.api, made.listening, ready=lambda: note(lines), drain=drain, on_signal=on_signal)
     note("ended")
 
 
 async def _dev(found: Settings, host: str, port: int, grace: float) -> None:
-    from noetl.app import prepare_local_server, serve
+    from noetl.app import EndDeadline, prepare_local_server, serve
 
     async with prepare_local_server(found, host, port, print_line=note_with_time) as made:
-        await serve(made.api, made.listening, ready=lambda: note(made.ready_line), drain=lambda: made.node.drain(grace))
+        await serve(
+            made.api,
+            made.listening,
+            ready=lambda: note(made.ready_line),
+            drain=lambda: made.node.drain(grace),
+            on_signal=EndDeadline(grace).on_signal,
+        )
         left = len(made.node.service.live)
         note(f"ended; {left} unfinished, which go on at the next start" if left else "ended")

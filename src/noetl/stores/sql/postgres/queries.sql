@@ -117,7 +117,26 @@ SELECT execution_id FROM noetl.execution UNION SELECT DISTINCT execution_id FROM
 
 -- name: enrol
 INSERT INTO noetl.owner (owner, until) VALUES (%s, clock_timestamp() + %s * interval '1 second')
-ON CONFLICT (owner) DO UPDATE SET until = excluded.until;
+ON CONFLICT (owner) DO UPDATE SET until = excluded.until
+RETURNING extract(epoch FROM clock_timestamp())::float8;
+
+-- name: shorten_owners
+-- after the clock of the database was set back: nobody is believed to live for that much longer
+UPDATE noetl.owner SET until = clock_timestamp() + %(most)s * interval '1 second'
+WHERE until > clock_timestamp() + %(most)s * interval '1 second';
+
+-- name: shorten_workers
+UPDATE noetl.worker SET until = clock_timestamp() + %(most)s * interval '1 second'
+WHERE NOT given_up AND until > clock_timestamp() + %(most)s * interval '1 second';
+
+-- name: wake_sooner
+-- Whoever is woken too soon is laid down again. What happened later than now was recorded before the clock was set back.
+UPDATE noetl.dormant d
+SET due = CASE WHEN e.updated_at::timestamptz > clock_timestamp() THEN clock_timestamp()
+    ELSE d.due - %(back)s * interval '1 second' END
+FROM noetl.execution e
+WHERE e.execution_id = d.execution_id AND d.due > clock_timestamp()
+    AND (%(back)s > 0 OR e.updated_at::timestamptz > clock_timestamp() + interval '1 second');
 
 -- name: resign
 WITH gone AS (DELETE FROM noetl.owner WHERE owner = %s RETURNING owner)
@@ -248,7 +267,8 @@ WHERE h.execution_id = o.execution_id AND h.step_run_id = o.step_run_id AND h.it
 -- only those that are still their owner's to lay down
 WITH laid AS (
     INSERT INTO noetl.dormant (execution_id, due)
-    SELECT u.execution_id, to_timestamp(u.due) FROM unnest(%s::text[], %s::float8[]) AS u (execution_id, due)
+    SELECT u.execution_id, clock_timestamp() + u.after_s * interval '1 second'
+    FROM unnest(%s::text[], %s::float8[]) AS u (execution_id, after_s)
     JOIN noetl.ownership o ON o.execution_id = u.execution_id AND o.owner = %s
     ON CONFLICT (execution_id) DO UPDATE SET due = excluded.due
     RETURNING execution_id
@@ -355,7 +375,8 @@ DELETE FROM noetl.start WHERE until <= %s;
 SELECT since FROM noetl.turn WHERE key = %s AND process = %s;
 
 -- name: turns_ahead
-SELECT count(*) FROM noetl.turn WHERE key = %s AND process <> %s AND seen > %s AND since < %s;
+-- who was seen later than now was so before the clock was set back
+SELECT count(*) FROM noetl.turn WHERE key = %s AND process <> %s AND seen > %s AND seen < %s AND since < %s;
 
 -- name: take_turn
 INSERT INTO noetl.turn (key, process, since, seen) VALUES (%s, %s, %s, %s)

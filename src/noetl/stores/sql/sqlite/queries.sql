@@ -174,7 +174,8 @@ DELETE FROM start WHERE until <= ?;
 SELECT since FROM turn WHERE key = ? AND process = ?;
 
 -- name: turns_ahead
-SELECT count(*) FROM turn WHERE key = ? AND process <> ? AND seen > ? AND since < ?;
+-- who was seen later than now was so before the clock was set back
+SELECT count(*) FROM turn WHERE key = ? AND process <> ? AND seen > ? AND seen < ? AND since < ?;
 
 -- name: take_turn
 INSERT INTO turn (key, process, since, seen) VALUES (?, ?, ?, ?)
