@@ -276,7 +276,7 @@ def test_requests_at_any_moment_leave_nothing_out(start: int) -> None:
                 break
             if chance.random() < 0.15:
                 kind = chance.choice([*wanted, Cancel] if cancels else wanted)
-                made._alive(lambda kind=kind: made.happen(kind()))
+                made._alive(lambda made=made, kind=kind: made.happen(kind()))
             elif not made._alive(made.tick):
                 made.happen(Resume())
         while not made.state.over and made._alive(made.tick):

@@ -58,9 +58,7 @@ class WorkerRegistry(Protocol):
     A worker's name is bound to the token it was first heard with: for any other token it is a worker that is not there.
     """
 
-    async def renew(
-        self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = ""
-    ) -> bool:
+    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = "") -> bool:
         """Hear that a worker lives, and the longest lease of what it has; it is not given up before that runs out.
 
         False: it has been given up before, or its name is another token's; it must begin again under another name.

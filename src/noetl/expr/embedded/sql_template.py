@@ -184,7 +184,9 @@ def _splice(text: str) -> Sequence[Finished]:
     if ";" not in text or HOLE in text:
         return (text,)
     parts, problems, _ = scan(text, (), in_body=True)
-    cut = [part.text if isinstance(part, SqlText) else part for part in parts if isinstance(part, SqlText | StatementBreak)]
+    cut = [
+        part.text if isinstance(part, SqlText) else part for part in parts if isinstance(part, SqlText | StatementBreak)
+    ]
     return (text,) if problems or len(cut) < len(parts) else cut
 
 
@@ -201,6 +203,7 @@ def _fill(run: Evaluation, part: Part, params: Mapping[str, Any]) -> str | Param
         return Parameter(params[part.name], key=(part.name,))
     if isinstance(part, Identifier):
         return _name(run, part)
+    assert isinstance(part, Bind)
     if part.literal:
         return Parameter("".join(_text(run, piece) for piece in part.pieces), part.inline, _key(part))
     source = part.pieces[0]

@@ -83,7 +83,9 @@ def as_expression(node: Scalar) -> str | None:
         return write_literal(node.value)
     if "{%" in node.text or "{#" in node.text:
         return None
-    parts = [part for part in _TAG.split(node.text if not node.text.strip().startswith("{{") else node.text.strip()) if part]
+    parts = [
+        part for part in _TAG.split(node.text if not node.text.strip().startswith("{{") else node.text.strip()) if part
+    ]
     if len(parts) == 1:
         return _inside(parts[0])
     terms = [_inside(part) if part.startswith("{{") else write_literal(part) for part in parts]

@@ -226,4 +226,3 @@ def _root_metadata(doc: Lowering) -> None:
 
 def _spec_to_workload(chain: NameChain) -> ChainRename | None:
     return ChainRename(1, "workload") if chain.parts[0] == "spec" and len(chain.parts) > 1 else None
-

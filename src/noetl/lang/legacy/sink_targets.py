@@ -99,15 +99,17 @@ class SinkOrigin:
         if not self.is_result(chain):
             return None
         after = parts[1] if len(parts) > 1 and not (chain.called and len(parts) == 2) else ""
-        if self.is_wrapped and after == "data":
-            return self._of_response(parts)
+        return self._of_response(parts) if self.is_wrapped and after == "data" else self._of_result(chain, after)
+
+    def _of_result(self, chain: NameChain, after: str) -> ChainRename:
+        """A part of the result, by the kind of its tool."""
         if after in HTTP and self.kind in ("http", ""):
             if after == "status" and set(chain.compared) & _WORDS.keys():
                 return ChainRename(2, "output.status", compared=_WORDS)
             return ChainRename(2, f"output.http.{HTTP[after]}")
         if self.kind == "postgres" and after in ("row_count", "rowcount"):
             return ChainRename(2, "output.pg.rowcount")
-        if self.kind in SQL and parts[1:3] == ("command_0", "rows"):
+        if self.kind in SQL and chain.parts[1:3] == ("command_0", "rows"):
             return ChainRename(3, "output.data")
         if after not in _BODY:
             return ChainRename(1, "output.data")
@@ -133,11 +135,15 @@ class SinkOrigin:
         word = {"body": "data"}.get(parts[2], parts[2]) if len(parts) > 2 else ""
         if word in facts:
             if word == "url" and (self.has_parameters or not self.url):
-                self.doubt("`url` is that of the request, without its parameters" if self.url else "write the url by hand")
+                self.doubt(
+                    "`url` is that of the request, without its parameters" if self.url else "write the url by hand"
+                )
             return ChainRename(3, facts[word])
         if word:
             return ChainRename(2, "output.data")
-        return ChainRename(2, "{" + ", ".join(f"'{key}': {fact}" for key, fact in facts.items() if fact != "output.data.url") + "}")
+        return ChainRename(
+            2, "{" + ", ".join(f"'{key}': {fact}" for key, fact in facts.items() if fact != "output.data.url") + "}"
+        )
 
     def _look_behind(self, chain: NameChain, after: str) -> None:
         """`result.data` is the result; a key of that name may have been meant."""

@@ -157,7 +157,9 @@ def _origin(doc: Lowering, step: MapNode, task: MapNode | None) -> SinkOrigin:
     taken = (doc.workload_keys() | doc.step_names()) - OWN | set(elements_of(step))
     looping = text_of(step, "step") if "loop" in step else ""
     url = task.get("url") if task is not None else None
-    origin = SinkOrigin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken), looping)
+    origin = SinkOrigin(
+        text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken), looping
+    )
     origin.url = f"({as_expression(url)})" if isinstance(url, Scalar) and "{%" not in url.text else ""
     origin.has_parameters = task is not None and "params" in task
     return origin

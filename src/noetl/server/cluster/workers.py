@@ -76,9 +76,7 @@ class MemoryRegistry(WorkerRegistry):
         self._tokens: dict[str, str] = {}
         self._buried: list[tuple[str, dict[str, Any]]] = []
 
-    async def renew(
-        self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = ""
-    ) -> bool:
+    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = "") -> bool:
         """See the port."""
         if worker in self._given_up or self._tokens.setdefault(worker, token) != token:
             return False

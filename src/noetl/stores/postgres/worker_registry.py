@@ -55,9 +55,7 @@ class PgRegistry(WorkerRegistry):
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    async def renew(
-        self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = ""
-    ) -> bool:
+    async def renew(self, worker: str, about: Mapping[str, Any], longest_lease_s: float = 0.0, token: str = "") -> bool:
         """See the port; what was written a moment ago is not written again, however often a worker is heard."""
         keep_s = max(0.0, longest_lease_s - self._lease_s)
         written, kept_s = self._renewed.get((worker, token), (-math.inf, 0.0))

@@ -139,7 +139,9 @@ def find_parameters(code: str) -> tuple[str, ...]:
 def with_modules(code: str, given: Mapping[str, Any]) -> str:
     """Older code with the modules that it had without importing them."""
     used = [name for name in ("os", "json", "datetime", "uuid") if re.search(rf"(?<![\w.]){name}\.", code)]
-    own = [name for name in used if re.search(rf"import\b[^\n]*\b{name}\b|\b{name}\s*=[^=]|[(,]\s*{name}\s*[,)=]", code)]
+    own = [
+        name for name in used if re.search(rf"import\b[^\n]*\b{name}\b|\b{name}\s*=[^=]|[(,]\s*{name}\s*[,)=]", code)
+    ]
     return "".join(f"import {name}\n" for name in used if name not in own and name not in given) + code
 
 

@@ -278,7 +278,16 @@ def _read_retry(said: Any) -> Iterator[OlderRule]:
         return
     if not isinstance(said, dict):
         raise NotUnderstood("`retry` that is no map")
-    known = {"max_attempts", "attempts", "initial_delay", "delay", "max_delay", "backoff", "backoff_multiplier", "jitter"}
+    known = {
+        "max_attempts",
+        "attempts",
+        "initial_delay",
+        "delay",
+        "max_delay",
+        "backoff",
+        "backoff_multiplier",
+        "jitter",
+    }
     _refuse_unknown("retry", said, known)
     yield OlderRule(
         "{{ output.status == 'error' }}", "retry", attempts=_number(said.get("max_attempts", said.get("attempts", 3)))

@@ -400,7 +400,14 @@ class _Pipeline:
         """What code gets beside its arguments: what an arc brought, and what it asks for by a name of the document."""
         names, step = self.owner.names, self.step
         brought = {key: part for key, part in self.args.items() if re.search(rf"\b{re.escape(key)}\b", code)}
-        known = {**names.document.workload, **names.workload, **names.results, **names.ctx, **self.named, **self.results}
+        known = {
+            **names.document.workload,
+            **names.workload,
+            **names.results,
+            **names.ctx,
+            **self.named,
+            **self.results,
+        }
         known |= {"workload": names.workload, "execution_id": EXECUTION}
         known |= {step.loop.element: self.element[step.loop.element]} if step.loop is not None else {}
         asked = {name: known[name] for name in find_parameters(code) if name in known and name not in given}

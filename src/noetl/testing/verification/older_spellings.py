@@ -56,7 +56,9 @@ def _fold(step: dict[str, Any], kind: str) -> None:
     body = tool.get("task")
     step["loop"] = {_LOOP[key]: tool[key] for key in tool if key in _LOOP}
     inner = dict(body) if isinstance(body, dict) else {}
-    inner["kind"] = inner.pop("type", None) or (inner.pop("tool") if isinstance(inner.get("tool"), str) else inner.get("kind"))
+    inner["kind"] = inner.pop("type", None) or (
+        inner.pop("tool") if isinstance(inner.get("tool"), str) else inner.get("kind")
+    )
     left = tool.keys() - {"kind", "task", *_LOOP}
     step["tool"] = {**inner, **{key: tool[key] for key in left}}
 
@@ -108,12 +110,14 @@ def _case(said: list[Any]) -> Iterator[Any]:
 
 def _carry(then: dict[str, Any]) -> list[Any]:
     """The targets of a branch, each with what the branch writes."""
-    written = then.get("set", {})
+    written: Any = then.get("set", {})
     if isinstance(written, list):
         written = {one["name"]: one.get("value") for one in written if isinstance(one, dict) and "name" in one}
     if then.keys() - {"next", "set"} or not isinstance(written, dict):
         return [{"step": "", "case": True}]  # named by the interpreter as what it does not know
-    arcs = [{"step": one} if isinstance(one, str) else dict(one) for one in _listed(then.get("next"))]
+    arcs: list[dict[str, Any]] = [
+        {"step": one} if isinstance(one, str) else dict(one) for one in _listed(then.get("next"))
+    ]
     return [{**arc, "set": {**written, **arc.get("set", {})}} if written else arc for arc in arcs]
 
 

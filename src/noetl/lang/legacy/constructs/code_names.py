@@ -75,7 +75,9 @@ class _Giver:
         for one in step.entries if names else []:
             here = names - _OF_THE_OUTPUT if one.name in _WHEN_ENDED else names
             for node in strings(one.value, skip=_CODE):
-                node.rewrite(rewrite(node.text, lambda chain, here=here, node=node: self._as_argument(chain, here, node)))  # type: ignore[misc]
+                node.rewrite(
+                    rewrite(node.text, lambda chain, here=here, node=node: self._as_argument(chain, here, node))
+                )  # type: ignore[misc]
 
     def _as_argument(self, chain: NameChain, names: set[str], node: Scalar) -> ChainRename | None:
         root = chain.parts[0]

@@ -133,7 +133,9 @@ def unquote_values(text: str) -> str:
     if found is None:
         return text
     for hole in found.holes:
-        words = [(at, found.tokens[at]) for at in range(hole.start + 1, hole.end) if found.tokens[at][0] != "whitespace"]
+        words = [
+            (at, found.tokens[at]) for at in range(hole.start + 1, hole.end) if found.tokens[at][0] != "whitespace"
+        ]
         if hole.quote == "'":
             _undouble(found, words)
             _unjoin(found, hole, words)
@@ -151,11 +153,11 @@ def _undouble(text: SqlText, words: Words) -> None:
     for at in range(len(words) - 6):
         seven = [token for _, token in words[at : at + 7]]
         kinds = [value for _, value in seven]
-        if kinds[0] in ("|", ".") and kinds[1:3] == ["replace", "("] and kinds[4] == "," and kinds[6] == ")":
-            if (_unquote(kinds[3]), _unquote(kinds[5])) == ("'", "''"):
-                first = words[at - 1][0] + 1 if at else words[at][0]
-                for position in range(first, words[at + 6][0] + 1):
-                    text.pieces[position] = ""
+        called = kinds[0] in ("|", ".") and kinds[1:3] == ["replace", "("] and kinds[4] == "," and kinds[6] == ")"
+        if called and (_unquote(kinds[3]), _unquote(kinds[5])) == ("'", "''"):
+            first = words[at - 1][0] + 1 if at else words[at][0]
+            for position in range(first, words[at + 6][0] + 1):
+                text.pieces[position] = ""
 
 
 def _unjoin(text: SqlText, hole: SqlHole, words: Words) -> None:

@@ -48,9 +48,7 @@ def lower(doc: Lowering) -> None:
         _Readers(doc, defaults).run()
 
 
-def _find(
-    doc: Lowering, block: MapNode, one: MapEntry, holder: MapEntry, path: tuple[str, ...]
-) -> Iterator[_Default]:
+def _find(doc: Lowering, block: MapNode, one: MapEntry, holder: MapEntry, path: tuple[str, ...]) -> Iterator[_Default]:
     if isinstance(one.value, MapNode):
         for inner in one.value.entries:
             yield from _find(doc, one.value, inner, holder, (*path, inner.name))
@@ -168,4 +166,6 @@ class _Readers:
         text = found["value"]
         if text[0] in "'\"":
             return text[1:-1]
-        return text.lower() == "true" if text.lower() in ("true", "false") else float(text) if "." in text else int(text)
+        return (
+            text.lower() == "true" if text.lower() in ("true", "false") else float(text) if "." in text else int(text)
+        )

@@ -309,12 +309,10 @@ class ExpressionReader:
             return join_values([read, *arguments[1:], *[self.value(one.value, env) for one in node.keywords]])
         if func.attr in ("items", "values", "keys"):
             return self.listing(holder, func.attr)
-        if func.attr == "copy" and not arguments:
+        if (func.attr == "copy" and not arguments) or (func.attr in _SAME_QUOTES and holder.sql):
             return holder
         if func.attr == "replace" and [_constant(one) for one in node.args] == ["'", "''"]:
             return SQL_DOUBLED
-        if func.attr in _SAME_QUOTES and holder.sql:
-            return holder
         if func.attr == "join" and arguments and SQL_PART.sql <= _element_of(arguments[0]).sql:
             return SQL_PART
         if func.attr in _SAME_VALUE and arguments:

@@ -139,11 +139,13 @@ def _bring_nothing(arcs: list[MapNode]) -> None:
     for arc in arcs:
         block = map_of(arc, "args")
         missing = [one for key, one in keys.items() if block is None or key not in block]
-        if missing and block is None:
+        if not missing:
+            continue
+        if block is None:
             block = MapNode([], arc.start, arc.end)
             arc.take("args")
             arc.put(entry("args", block, near=arc))
-        for one in missing if block is not None else ():
+        for one in missing:
             block.put(entry(one.name, make(None, near=arc), near=arc))
 
 
