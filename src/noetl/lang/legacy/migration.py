@@ -18,6 +18,7 @@ from noetl.lang.legacy.constructs import (
     database_files,
     document_words,
     doubts,
+    passed_errors,
     reserved_removal,
     sql_texts,
     workload_templates,
@@ -64,6 +65,7 @@ LOWERINGS = (
     template_names.lower,
     workload_templates.lower,
     shapes.lower,
+    passed_errors.lower,
     fan_in.lower,
     doubts.lower,
 )

@@ -44,8 +44,11 @@ def _differences(older: RunTrace, migrated: RunTrace) -> Iterator[RunDifference]
         for key in migrated.calls.keys() - older.calls.keys():
             what = f"call {key[3] + 1} of task `{key[1]}`{_place(key)}"
             yield RunDifference(key[0], what, "not called", dict(migrated.calls[key].read))
+    called = {key[0] for key in (*older.calls, *migrated.calls)}
     for step in dict.fromkeys((*older.steps, *(migrated.steps if not older.stopped else ()))):
         before, after = older.steps.get(step, []), migrated.steps.get(step, [])
+        if step not in called:  # how often a step runs that calls nothing makes no difference
+            before, after = list(dict.fromkeys(before)), list(dict.fromkeys(after))
         if before != (after[: len(before)] if older.stopped else after):
             yield RunDifference(step, "how its runs ended", before, after)
     if not older.stopped and (older.status == "completed") != (migrated.status == "completed"):

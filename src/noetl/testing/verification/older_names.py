@@ -63,7 +63,8 @@ class OlderNames:
             **{key: part for key, part in local.items() if key not in ("iter", "names")},
         }
         iteration = local.get("iter", {})
-        defined = {**self.document.workload, **self.results, **self.ctx, **local.get("names", {})}
+        defaults = {name: self.workload[name] for name in self.document.workload}
+        defined = {**defaults, **self.results, **self.ctx, **local.get("names", {})}
         names.update((name, value) for name, value in defined.items() if name not in _FIXED)
         names["step"] = {**variables, **{name: {"status": state["status"]} for name, state in self.states.items()}}
         names["workload"] = self.workload
@@ -160,11 +161,19 @@ def to_plain(value: Any) -> Any:
 def take_results(value: Any, code: str) -> Any:
     """Data as code gets them: a result whose shape the code reads is that shape, any other is the data themselves."""
     if isinstance(value, OlderResult):
-        shape = any(f"'{name}'" in code or f'"{name}"' in code for name in value.shape)
-        return to_plain(value) if shape else take_results(value.payload, code)
+        if not any(_names(code, name) for name in value.shape):
+            return take_results(value.payload, code)
+        shape = to_plain(value)
+        # Some engines had the rows of a query, or the list of a loop, one level deeper.
+        wrapped = value.rows is not None and "data" not in shape and _names(code, "data")
+        return {**shape, "data": shape} if wrapped else shape
     if isinstance(value, Mapping):
         return {key: take_results(part, code) for key, part in value.items()}
     return [take_results(part, code) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _names(code: str, key: str) -> bool:
+    return f"'{key}'" in code or f'"{key}"' in code
 
 
 def holds(condition: Any, names: Mapping[str, Any]) -> bool:

@@ -87,7 +87,8 @@ def publish_answer(answer: MadeUpAnswer, url: Any = None, *, body: str = "data")
         return OlderResult({**shape, body: data}, data, whole=("data", "body", "result", "output"))
     if answer.kind == "playbook":
         shape = {"status": "completed", "result": data, "execution_id": "‹execution›"}
-        return OlderResult(shape, data, whole=("data", "output"))
+        own = data if isinstance(data, Mapping) else {}  # a key that the child gives goes before a word for the whole
+        return OlderResult(shape, data, whole=tuple(word for word in ("data", "output") if word not in own))
     return publish_value(data)
 
 

@@ -152,6 +152,8 @@ class ShapeLowering:
         path = path[:-1] if chain.called and path else path
         if reference.publication is not None and path:
             reference.publication.first_keys.add(path[0])
+            if self.is_writing and self.is_output_meant(reference.publication):
+                return None
         self.trace(reference.result, path)
         found = resolve(reference, path, self.publications.element_of, is_older=older)
         if found.problem:
@@ -384,9 +386,12 @@ class ShapeLowering:
         self.publish_tasks(writer.source.result, facts_of(shape))
 
     def is_output_meant(self, publication: Publication) -> bool:
-        """Whether all that is read of a raw output are the keys of an output of today."""
+        """Whether all that is read of a raw output are the keys of an output of today, its status among them."""
         keys = publication.first_keys
-        return bool(keys) and keys <= _OUTPUT_KEYS and not any(publication.result.own.shows(key) for key in keys)
+        if not any(writer.is_raw for writer in publication.writers) or publication.published is not None:
+            return False
+        of_today = keys <= _OUTPUT_KEYS and keys != {"data"} and bool(keys)
+        return of_today and not any(publication.result.own.shows(key) for key in keys)
 
     def publish_tasks(self, result: Result, facts: Iterator[str]) -> None:
         """The tasks of a pipeline keep what is read of them later."""
