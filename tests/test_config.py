@@ -120,6 +120,16 @@ def test_folders_of_the_catalog_are_relative_to_the_file_that_names_them(
     assert settings().catalog == (here / "a", here / "b" / "c")
 
 
+def test_a_current_folder_that_was_removed_has_no_file(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "home" / "noetl.toml").write_text("NOETL_RESULTS_CACHE_MB = 10\n")
+    gone = tmp_path_factory.mktemp("gone")
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert settings().results_cache_mb == 10
+
+
 def test_a_store_may_be_a_file_anywhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().database == here / "home" / "noetl.db"
     for text, file in (

@@ -228,8 +228,11 @@ def _list(text: str | None) -> tuple[str, ...]:
 
 def _file(home: Path) -> dict[str, str]:
     """What `noetl.toml` says: that of the home, and over it that of the current folder."""
-    here = Path.cwd()
     found = _read_file(home / FILE, "home")
+    try:
+        here = Path.cwd()
+    except OSError:  # the folder was removed
+        return found
     return found if here == home else {**found, **_read_file(here / FILE, "project")}
 
 

@@ -40,7 +40,7 @@ def test_warnings_are_told_briefly_before_a_run(noetl: Noetl, files: Path) -> No
     assert out == ""
     assert told.startswith("odd.yaml:11: warning: ")
     assert "[unreachable-step]" in told
-    assert "`noetl validate odd.yaml` tells them with the way out" in told
+    assert "run `noetl validate odd.yaml` for details" in told
     assert noetl("run", "odd.yaml", "--json").err == ""
     assert "validate" not in noetl("run", "good.yaml").err
 

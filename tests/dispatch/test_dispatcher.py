@@ -9,6 +9,7 @@ from dispatch_world import net
 
 from noetl.dispatch import Dispatcher, State
 from noetl.dispatch.actions import group_of
+from noetl.dispatch.entry import MOST_HOMES, ExecutionRecord
 from noetl.dispatch.moves import DeadLetter, Give, Hint, Wake
 from noetl.dispatch.table import ACTIONS, TABLE, Input
 from noetl.lang import load_bytes
@@ -174,6 +175,28 @@ def test_a_step_of_a_pool_that_the_worker_does_not_serve_goes_to_one_that_does()
     dispatcher = local_server(ORDER, RunPipeline("urgent-1", "urgent", None, {}))
     assert taken(dispatcher, "a") == ["free-1"]
     assert [one.key[1] for one in dispatcher.take(dispatcher.update_worker("g", ["gpu"], 5), now=0.0)] == ["urgent-1"]
+
+
+def test_after_a_step_of_another_pool_the_execution_is_still_with_its_first_worker() -> None:
+    dispatcher = local_server(ORDER)
+    assert taken(dispatcher, "a") == ["free-1"]
+    for number in range(2):
+        dispatcher.order(local(), RunPipeline(f"urgent-{number}", "urgent", None, {}), paused=False)
+        worker = dispatcher.update_worker(f"g{number}", ["gpu"], 5)
+        assert len(dispatcher.take(worker, now=0.0)) == (number == 0), (
+            "it stays with the first worker of that pool, too"
+        )
+        dispatcher.order(local(), RunPipeline(f"free-{number + 2}", "free", None, {}), paused=False)
+        assert taken(dispatcher, "b") == []
+        assert taken(dispatcher, "a") == [f"free-{number + 2}"]
+
+
+def test_the_homes_of_inner_loops_that_ended_do_not_pile_up() -> None:
+    record = ExecutionRecord("x")
+    for outer in range(MOST_HOMES + 5):
+        record.settle_in(("loop-1", outer), "a")
+    assert len(record.homes) == MOST_HOMES
+    assert ("loop-1", MOST_HOMES + 4) in record.homes
 
 
 def test_iterations_of_a_loop_with_exec_local_stay_together_and_those_of_others_do_not() -> None:

@@ -24,7 +24,7 @@ from noetl.expr.values import failure_of, render
 from noetl.lang.loader import load
 from noetl.model.events import Event, Fact, decode, encode
 from noetl.model.net import Net
-from noetl.model.orders import AwaitChild, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.model.orders import RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import ChildEnded, Due, OpenExecution, Request, Signal
 from noetl.model.state import Execution, parse_label
@@ -147,7 +147,6 @@ class House:
                 self.alarms.append(order.at)
             elif isinstance(order, StopChild):
                 self.stopped.append(order.execution_id)
-            elif isinstance(order, AwaitChild):
                 self.await_child(order.execution_id, failed(failure("cancelled", "it was told to end")))
             elif isinstance(order, StartChild) and self.children_end:
                 self.await_child(order.child["execution_id"], ok({"child": order.child["path"]}))

@@ -244,7 +244,7 @@ class Simulation:
         log = self.log
 
         def check_durable(live: LiveExecution) -> None:
-            if not log.died.done():  # in this process, tasks of a dead one may still be there
+            if not log.died.done():  # what is left of a node that died may still decide that nothing follows
                 self._check_durable(live)
 
         node.service.watchers.append(lambda live, _events: check_durable(live))

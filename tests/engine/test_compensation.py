@@ -11,12 +11,14 @@ from in_memory_node import House, net_of
 from simulation import Runs, Simulation
 
 from noetl.engine.fold import apply
+from noetl.engine.reaction import react
 from noetl.errors import UsageError
 from noetl.history import explain_cancel_refusal, find_last_kept, parse_fork_point
 from noetl.model.events import Event
+from noetl.model.orders import PauseChild
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import Cancel, Due, Pause, Resume
-from noetl.model.state import Execution
+from noetl.model.state import Execution, pipeline_runs
 
 BOOK = "- {{step: {0}, spec: {{policy: {{compensation: {{kind: shell, cmd: undo}}}}}}, tool: {{kind: shell, cmd: do}}, next: {{arcs: [{{step: {1}}}]}}}}\n"
 BAD = "- {step: bad, tool: {kind: python, code: 'def main(): pass'}}\n"
@@ -198,6 +200,20 @@ CHILD = (
 )
 
 
+def test_a_pause_reaches_a_child_that_was_told_to_end_and_so_does_its_end() -> None:
+    made = node(BOOK.format("flight", "call") + "- {step: call, tool: {kind: playbook, path: child}}\n")
+    made.children_end = False
+    run_until(made, "task.done")
+    while not any(pipe.wait is not None for run in made.state.runs.values() for _, pipe in pipeline_runs(run) if pipe):
+        assert made.tick()
+    asked: list[PauseChild] = []
+    for request in (Pause(), Cancel("no more"), Resume()):
+        decision = react(made.net_index, made.state, [request], made.now, made.new_id)
+        asked += [order for order in decision.orders if isinstance(order, PauseChild)]
+    (child,) = made.state.stopped_children
+    assert asked == [PauseChild(child, True), PauseChild(child, False)]
+
+
 def test_a_child_that_is_cancelled_with_its_caller_is_undone_before_the_caller(tmp_path: Path) -> None:
     runs = Runs(CALLER, tmp_path, [Cancel("enough")], child=CHILD.encode())
     for made in (runs.calm, *runs.disturbed()):
@@ -213,6 +229,31 @@ def test_a_child_that_is_cancelled_with_its_caller_is_undone_before_the_caller(t
         "inside"
     ]
     assert [step for name, step, _ in undone(calm.log.read("x")) if name == "step.compensated"] == ["a"]
+
+
+def test_a_run_that_is_paused_then_cancelled_then_unpaused_ends_and_so_does_its_child(tmp_path: Path) -> None:
+    runs = Runs(CALLER, tmp_path, [Pause(), Cancel("enough"), Resume()], child=CHILD.encode())
+    for made in (runs.calm, *runs.disturbed()):
+        assert made.state.status == "cancelled"
+        assert all(child.status == "cancelled" for child in made.log.summaries(parent="x"))
+        assert made.state.steps["a"].undone == 1
+
+
+RACE = """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: call}, {step: other}]}}
+- {step: call, spec: {policy: {compensation: {kind: shell, cmd: undo}}}, tool: {kind: playbook, path: other%s}}
+- {step: other, tool: {kind: playbook, path: other}, next: {arcs: [{step: bad, cancel: [call]}]}}
+- {step: bad, tool: {kind: wait, seconds: 0.1}, next: {arcs: [{terminate: failed}]}}
+"""
+BRIEF = HEAD.replace("name: test", "name: other") + "- {step: held, tool: {kind: wait, seconds: 0.4}}\n"
+
+
+@pytest.mark.parametrize("timeout", ["", ", spec: {timeout: 0.4}"], ids=["cancelled", "timed out"])
+def test_a_child_that_ends_at_the_moment_at_which_it_is_stopped_is_not_waited_for(tmp_path: Path, timeout: str) -> None:
+    runs = Runs(RACE % timeout, tmp_path, child=BRIEF.encode())
+    for made in (runs.calm, *runs.disturbed()):
+        assert made.state.status == "failed"
+        assert made.state.stopped_children == {}
 
 
 # --- finally -----------------------------------------------------------------------------------------------------------
@@ -375,3 +416,19 @@ def test_what_a_fork_keeps_can_still_be_undone() -> None:
         ("rooms", 1),
         ("rooms", 2),
     ]
+
+
+def test_what_a_fork_keeps_and_its_playbook_can_no_longer_undo_is_reported() -> None:
+    made = node(TRIP)
+    made.run()
+    events = made.events()
+    ended = next(at for at, event in enumerate(events) if event.name == "step.done" and event.entity_id == "flight")
+    without = BOOK.format("flight", "bad").replace("compensation: {kind: shell, cmd: undo}", "") + BAD
+    fork = node(without)
+    fork.go_on(events[: ended + 1])
+    assert undone(fork.events()) == [
+        ("step.compensating", "flight", None),
+        ("step.compensation.failed", "flight", None),
+    ]
+    assert fork.state.steps["flight"].undo_error is not None
+    assert fork.state.steps["flight"].undo_error["kind"] == "not-resumable"

@@ -58,8 +58,9 @@ def test_of_a_value(tmp_path: Path, value: Any, parquet: bool, monkeypatch: pyte
         (JSON, json.dumps({"a": [VALUES[0]], 'b \\" c': " x "}, indent=1, ensure_ascii=False), {}),
         (JSON, msgspec.json.encode(VALUES[3]).decode(), {"rows": 12_000, "compact": True}),
         (NDJSON, msgspec.json.Encoder().encode_lines(VALUES[3]).decode(), {"rows": 12_000}),
+        (NDJSON, msgspec.json.Encoder().encode_lines([{"text": "x" * 3_000_000}, {"text": "y"}]).decode(), {"rows": 2}),
     ],
-    ids=range(4),
+    ids=range(5),
 )
 def test_of_what_a_tool_left_in_a_file(tmp_path: Path, content_type: str, text: str, more: Any) -> None:
     store = store_in(tmp_path)
@@ -80,6 +81,15 @@ def test_the_size_of_a_list_in_parts_is_that_of_the_whole_list(tmp_path: Path) -
     meta = ref["meta"]
     assert (meta["bytes"], meta["rows"], meta["schema"]) == (len(msgspec.json.encode(whole)), 4, "s")
     assert meta["sha256"] is None
+
+
+def test_the_size_of_a_list_is_unknown_where_that_of_a_part_is(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    one = asyncio.run(store.keep("x", {"large": True}))
+    earlier = {key: value for key, value in one["meta"].items() if not key.startswith("stored_")}
+    inner = asyncio.run(store.keep_list("x", [Part(ref={**one, "meta": earlier})]))
+    outer = asyncio.run(store.keep_list("x", [Part(ref=inner)]))
+    assert (inner["meta"]["bytes"], outer["meta"]["bytes"]) == (None, None)
 
 
 def test_a_file_that_was_changed_is_found_by_the_hash_of_the_file(tmp_path: Path) -> None:

@@ -138,6 +138,23 @@ def test_progress_keeps_its_numbers() -> None:
     assert redact_fact(fact, Redactor(["600000"])).payload == {"progress": {"rows": 600000, "at": MASK}}
 
 
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [
+        ("task.started", {"part": "finally"}),
+        ("task.started", {"wait": {"signal": "go", "until": 1.5, "limit": 1234.0}}),
+        ("task.done", {"output": {"status": "ok", "data": None, "ref": None, "error": None}, "do": "jump", "ends": "before"}),
+        ("loop.started", {"items": [], "mode": "sequential"}),
+    ],
+    ids=["part", "wait", "end", "loop"],
+)  # fmt: skip
+def test_words_by_which_the_engine_decides_stay_though_a_secret_reads_like_them(
+    name: str, payload: dict[str, Any]
+) -> None:
+    redactor = Redactor(["finally", "before", "sequential", "1234.0", "jump"])
+    assert redact_fact(Fact(name, "s-1", payload), redactor).payload == payload
+
+
 def test_one_fact_with_a_secret_does_not_hide_what_became_of_the_others() -> None:
     def done(data: Any, ref: dict[str, Any] | None = None) -> Fact:
         output = {"status": "success", "data": data, "ref": ref, "error": None}

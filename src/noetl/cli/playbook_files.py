@@ -113,7 +113,7 @@ def print_warnings(loaded: Loaded, file: Path, folders: CatalogFolders, *, legac
     if told:
         from shlex import quote
 
-        note(f"`noetl validate {quote(loaded.source.name)}` tells them with the way out")
+        note(f"run `noetl validate {quote(loaded.source.name)}` for details")
 
 
 #: how the language names the command that rewrites a file whose name it does not know

@@ -211,7 +211,7 @@ def hold(ledger: Ledger, entry: Entry, worker: Worker, fence: str) -> None:
     worker.held[entry.key] = entry
     entry.record.workers.add(worker.name)
     if entry.group is not None and ledger.home_of(entry) is None:
-        entry.record.homes[entry.group] = worker.name
+        entry.record.settle_in(entry.group, worker.name)
 
 
 def finish(ledger: Ledger, entry: Entry, _none: None) -> State:

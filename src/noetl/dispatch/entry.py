@@ -96,6 +96,10 @@ class Entry(msgspec.Struct, eq=False):
     group: tuple[str | int, ...] | None = None
 
 
+#: groups of one execution whose workers are remembered
+MOST_HOMES = 10_000
+
+
 class ExecutionRecord:
     """The entries of one execution."""
 
@@ -111,8 +115,19 @@ class ExecutionRecord:
         self.entries: dict[Key, Entry] = {}
         #: the workers that were given any of its pipelines
         self.workers: set[str] = set()
-        #: the worker that a group of its pipelines stays with
-        self.homes: dict[tuple[str | int, ...], str] = {}
+        #: the workers that a group of its pipelines stays with: the first that serves the pool of one has it
+        self.homes: dict[tuple[str | int, ...], list[str]] = {}
+
+    def settle_in(self, group: tuple[str | int, ...], worker: str) -> None:
+        """Let a group stay with a worker. The oldest groups are forgotten: inner loops that ended leave theirs here."""
+        self.homes.setdefault(group, []).append(worker)
+        if len(self.homes) > MOST_HOMES:
+            del self.homes[next(iter(self.homes))]
+
+    def leave_home(self, group: tuple[str | int, ...] | None, worker: str) -> None:
+        """Let a group go elsewhere."""
+        if group is not None and worker in self.homes.get(group, ()):
+            self.homes[group].remove(worker)
 
 
 class Worker:

@@ -218,16 +218,15 @@ class Ledger:
         """The worker that an entry has to go to: it has others of the same group, it lives, and it serves the pool."""
         if entry.group is None:
             return None
-        worker = self.workers.get(entry.record.homes.get(entry.group, ""))
-        return worker if worker is not None and entry.pool in worker.pools else None
+        homes = (self.workers.get(name) for name in entry.record.homes.get(entry.group, ()))
+        return next((one for one in homes if one is not None and entry.pool in one.pools), None)
 
     def empty_home(self, worker: str, entry: Entry | None = None) -> None:
         """A worker leaves: the group of an entry that it returned, and what was put aside for it, may go elsewhere."""
-        if entry is not None and entry.group is not None:
-            entry.record.homes.pop(entry.group, None)
+        if entry is not None:
+            entry.record.leave_home(entry.group, worker)
         for kept in self.ready.release(worker):
-            if kept.group is not None:
-                kept.record.homes.pop(kept.group, None)
+            kept.record.leave_home(kept.group, worker)
             self.push(kept)
 
     def pop(self, pool: str, worker: Worker) -> Entry | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from noetl.engine.fold import apply
 from noetl.engine.net_index import NetIndex
 from noetl.model.events import EVENTS, Event, Fact
-from noetl.model.orders import AwaitChild, Order
+from noetl.model.orders import Order, StopChild
 from noetl.model.state import Execution, StepRun
 
 _STATUS = {
@@ -127,11 +126,9 @@ class DecisionBuilder:
         return self._keep(event)
 
     def _keep(self, event: Event) -> Event:
+        stopped = len(self.state.stopped_children)
         self.events.append(event)
-        stopped = self.state.stopped_children
-        known = len(stopped)
         apply(self.state, event)
-        if len(stopped) > known:
-            # Their ends may have been reported already, to tasks that did not live to record them.
-            self.orders.extend(AwaitChild(child) for child in islice(reversed(stopped), len(stopped) - known))
+        if len(self.state.stopped_children) > stopped:
+            self.orders += [StopChild(child) for child in list(self.state.stopped_children)[stopped:]]
         return event

@@ -71,7 +71,7 @@ def end_if_over(builder: DecisionBuilder) -> bool:
         return False
     if state.terminated is None:
         _drop_parked(builder)
-    if builder.net_index.has_afterwork and (state.stopped_children or _begin_afterwork(builder)):
+    if (builder.net_index.has_afterwork or state.undo) and (state.stopped_children or _begin_afterwork(builder)):
         return not state.runs and not state.stopped_children and not state.paused
     _finish(builder, *_outcome(builder))
     return False

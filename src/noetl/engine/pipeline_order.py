@@ -13,7 +13,7 @@ from noetl.model.state import Path, PipelineRun, StepRun, find_pipeline, label_o
 def order_pipeline(
     builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun | None, answer: dict[str, Any] | None = None
 ) -> None:
-    """Order a pipeline to be run, from where it was; one that waited goes on with the answer.
+    """Order a pipeline to be run, from where it was; one that waited continues with the answer.
 
     The answer is not recorded here: what the pipeline makes of it is.
     """

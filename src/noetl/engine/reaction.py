@@ -19,7 +19,7 @@ from noetl.engine.fold_step_events import find_unconsumed_signal
 from noetl.engine.net_index import NetIndex
 from noetl.engine.pipeline_order import order_pipeline, resume_pipeline
 from noetl.model.events import Fact
-from noetl.model.orders import AwaitChild, RunPipeline, StartChild, WakeAt
+from noetl.model.orders import RunPipeline, StartChild, StopChild, WakeAt
 from noetl.model.requests import Cancel, OpenExecution, Pause, Request, Resume
 from noetl.model.state import Execution, Path, PipelineRun, find_pipeline, parse_label, pipeline_runs
 
@@ -129,7 +129,7 @@ def _on_task_done(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> No
 
 
 def _pass_signal_on(state: Execution, fact: Fact, pipe: PipelineRun) -> tuple[Fact, tuple[str, Path] | None]:
-    """Should a task have given up on a signal that has come after all, the next wait that takes it goes on with it."""
+    """Pass on a signal that arrived after its task had timed out: the next wait that takes it continues with it."""
     unheard = find_unconsumed_signal(pipe.wait, fact.payload) if pipe.wait is not None else None
     if unheard is None:
         return fact, None
@@ -193,7 +193,7 @@ def find_pending_orders(net_index: NetIndex, state: Execution, now: float, new_i
                 builder.orders.append(WakeAt(wait.until))
             if wait.child is not None:
                 builder.orders.append(StartChild(wait.task_run_id, wait.child))
-    builder.orders.extend(AwaitChild(child) for child in state.stopped_children)
+    builder.orders.extend(StopChild(child) for child in state.stopped_children)
     return builder.decision
 
 

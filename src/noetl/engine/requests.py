@@ -10,7 +10,7 @@ from noetl.engine.decision import DecisionBuilder
 from noetl.engine.fold_step_events import kept_signals
 from noetl.engine.pipeline_order import order_pipeline, resume_pipeline
 from noetl.lang import schema_problem
-from noetl.model.orders import PauseChild, StopChild
+from noetl.model.orders import PauseChild
 from noetl.model.output import failed, failure, ok
 from noetl.model.requests import (
     Cancel,
@@ -140,6 +140,8 @@ def _pause_children(builder: DecisionBuilder, *, paused: bool) -> None:
         for _, pipe in pipeline_runs(run):
             if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
                 builder.orders.append(PauseChild(pipe.wait.child["execution_id"], paused))
+    # A child that was told to end may be undoing what it did, which a pause holds.
+    builder.orders.extend(PauseChild(child, paused) for child in builder.state.stopped_children)
 
 
 def _on_resume(builder: DecisionBuilder, request: Resume) -> None:
@@ -203,7 +205,6 @@ def _wake(builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun)
     elif wait.child is not None:
         message = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
         output = failed(failure("timeout", message, retryable=True))
-        builder.orders.append(StopChild(wait.child["execution_id"]))
     order_pipeline(builder, run, path, pipe, output)
 
 

@@ -14,11 +14,11 @@ from noetl.expr import failure_of, keep_undo_scopes, patch_of, render
 from noetl.lang import schema_failure
 from noetl.model.events import Fact
 from noetl.model.net import PlanResult
-from noetl.model.orders import StopChild, StopPipelines
+from noetl.model.orders import StopPipelines
 from noetl.model.output import Output, failed, failure
 from noetl.model.playbook import Step
 from noetl.model.scope import Patch, set_path
-from noetl.model.state import Path, StepBoundary, StepRun, label_of, pipeline_runs
+from noetl.model.state import Path, StepBoundary, StepRun, label_of
 
 # Plans: a step that ended well may ask for new steps. They are judged before its end is recorded, and are part of it.
 
@@ -188,6 +188,3 @@ def cancel_step(builder: DecisionBuilder, name: str, why: str) -> bool:
 def stop(builder: DecisionBuilder, run: StepRun, path: Path = ()) -> None:
     """Order everything that works for a run, or for one of its iterations, to end."""
     builder.orders.append(StopPipelines(run.id, label_of(path)))
-    for at, pipe in pipeline_runs(run):
-        if at[: len(path)] == path and pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
-            builder.orders.append(StopChild(pipe.wait.child["execution_id"]))

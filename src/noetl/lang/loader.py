@@ -34,7 +34,7 @@ class Loaded(msgspec.Struct, frozen=True):
     net: Net | None
     diagnostics: tuple[Diagnostic, ...]
     source: Source
-    #: The net whatever the errors. An execution that an earlier version started goes on with it, though this version
+    #: The net whatever the errors. An execution that an earlier version started is resumed with it, though this version
     #: would not start it any more.
     compiled: Net | None = None
 

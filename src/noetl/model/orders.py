@@ -74,14 +74,8 @@ class StartChild(msgspec.Struct, frozen=True):
     child: dict[str, Any]
 
 
-class AwaitChild(msgspec.Struct, frozen=True):
-    """Report the end of a child execution that was told to end, and see to it that it ends."""
-
-    execution_id: str
-
-
 class StopChild(msgspec.Struct, frozen=True):
-    """Cancel a child execution."""
+    """Cancel a child execution that nothing waits for any more, and report when it has ended."""
 
     execution_id: str
 
@@ -93,4 +87,4 @@ class PauseChild(msgspec.Struct, frozen=True):
     paused: bool
 
 
-Order = RunPipeline | StopPipelines | WakeAt | StartChild | AwaitChild | StopChild | PauseChild
+Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild | PauseChild

@@ -100,6 +100,8 @@ class Key(msgspec.Struct, frozen=True):
     required: bool = False
     #: of a word that has no meaning and is rejected: what to write instead
     reserved: str = ""
+    #: of such a word: older documents have it, and `noetl migrate` removes it
+    dropped: bool = False
     #: still accepted, but nobody is told of it
     hidden: bool = False
     default: Any = None
@@ -107,9 +109,9 @@ class Key(msgspec.Struct, frozen=True):
     beside: Beside | None = None
 
 
-def reserve_key(instead: str) -> Key:
+def reserve_key(instead: str, *, dropped: bool = False) -> Key:
     """A word that documents mention and that means nothing here; `instead` says what to write."""
-    return Key(Anything(literal=True), f"Rejected: {instead}.", reserved=instead)
+    return Key(Anything(literal=True), f"Rejected: {instead}.", reserved=instead, dropped=dropped)
 
 
 class Variant(msgspec.Struct, frozen=True):

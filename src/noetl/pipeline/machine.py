@@ -412,7 +412,7 @@ def _leave(frame: Frame, facts: list[Fact]) -> Finish | _Next:
     """A part of the pipeline has ended: the next one that is to run follows, or the end of the step."""
     if frame.leave():
         if frame.section == LOOP:
-            return Finish(tuple(facts))  # the server goes on with it
+            return Finish(tuple(facts))  # the server runs the loop
         return _finish(frame, facts) if frame.at_end else _Next(tuple(facts))
     output = frame.outcome or ok()
     if output["error"] is None:

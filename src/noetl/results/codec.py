@@ -65,10 +65,10 @@ class JsonDigest:
             self._opening = b","
 
     def add_lines(self, lines: bytes) -> None:
-        """Take elements that stand one a line, as this engine writes them."""
+        """Take elements that stand one a line, as this engine writes them; the text may end within a line."""
         if lines:
             self.add(self._opening + lines.removesuffix(b"\n").replace(b"\n", b","))
-            self._opening = b","
+            self._opening = b"," if lines.endswith(b"\n") else b""
 
     def end_list(self) -> JsonDigest:
         """No more elements follow."""
@@ -125,7 +125,8 @@ def _digest_spilled(spilled: Spilled) -> JsonDigest:
     with Path(spilled.path).open("rb") as file:
         read = iter(lambda: file.read(_BLOCK), b"")
         if spilled.content_type == NDJSON:
-            _digest_lines(read, digest)
+            for block in read:
+                digest.add_lines(block)
         elif spilled.rows is not None and not spilled.compact:
             for batch in batches(read):
                 digest.add_items(batch)
@@ -134,14 +135,6 @@ def _digest_spilled(spilled: Spilled) -> JsonDigest:
                 digest.add(block)
             return digest
     return digest.end_list()
-
-
-def _digest_lines(read: Iterable[bytes], digest: JsonDigest) -> None:
-    rest = b""
-    for block in read:
-        whole, newline, rest = (rest + block).rpartition(b"\n")
-        digest.add_lines(whole + newline)
-    digest.add_lines(rest)
 
 
 def _adopt_rows(spilled: Spilled, path: Path) -> bool:

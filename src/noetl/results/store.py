@@ -62,9 +62,10 @@ def _joined_bytes(parts: Sequence[_ListPart]) -> int | None:
     """The size of a list as compact JSON, from those of its parts; None: one was stored before these were counted."""
     size = 2 + max(0, len(parts) - 1)
     for part in parts:
-        if "stored_bytes" not in part.ref["meta"]:
+        meta = part.ref["meta"]
+        if "stored_bytes" not in meta or meta.get("bytes") is None:
             return None
-        size += part.ref["meta"]["bytes"] - (0 if part.count is None else 2)
+        size += meta["bytes"] - (0 if part.count is None else 2)
     return size
 
 

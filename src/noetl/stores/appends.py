@@ -179,7 +179,7 @@ class AppendBatch:
         return False
 
     def add(self, append: Append) -> Conflict | None:
-        """Take one in, unless the log has gone on without it, or its key has started another execution."""
+        """Take one in, unless the log has grown without it, or its key has started another execution."""
         execution_id = append.execution_id
         seq, digest = self.heads.get(execution_id) or self._head(execution_id)
         if append.first != seq + 1:

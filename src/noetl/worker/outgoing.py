@@ -155,7 +155,10 @@ def _write(target: Path, data: Iterable[bytes]) -> None:
 #: in the `meta` of a reference: secrets were taken out of what it leads to
 _MARK: Final = "redacted"
 #: parts of payloads that hold nothing but the engine's own words and numbers
-_OURS = frozenset({"do", "to", "rule", "delay", "until", "stop", "kind", "status", "retryable", "task", "execution_id"})
+_OURS = frozenset(
+    {"do", "to", "rule", "delay", "until", "limit", "stop", "kind", "status", "retryable", "task", "execution_id", "mode",
+     "part", "ends"}
+)  # fmt: skip
 _MADE_HERE = frozenset({"ref", "meta", "kept", "external"})
 #: parts whose keys are the engine's, or are known from the playbook; below them everything is data
 _FRAMES = frozenset({"output", "error", "http", "py", "pg", "set", "wait", "child", "cause"})

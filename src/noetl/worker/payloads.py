@@ -306,7 +306,7 @@ class ResultKeeper:
         raise too_large_error(f"what the step's `set` and arcs read of {what}", self.most)
 
     def _make_failed_fact(self, fact: Fact, problem: Failure) -> Fact:
-        return Fact("step.failed", fact.step_run_id, {"output": failed(problem)}, "error", iteration=fact.iteration)
+        return replace(fact, name="step.failed", payload={"output": failed(problem)}, status="error")
 
     async def gather_list(self, gather: Gather) -> Output:
         """The output of a loop whose list is too long for the log."""

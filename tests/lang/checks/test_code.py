@@ -146,6 +146,13 @@ def test_a_script_may_hand_back_its_input_as_it_is() -> None:
     assert "returns-nothing" not in [one[0] for one in found]
 
 
+def test_what_a_finally_task_returns_is_not_what_the_step_exposes() -> None:
+    hook = "finally: [{kind: python, code: \"print('bye')\"}]"
+    step = f'- step: start\n  tool: {{kind: noop}}\n  spec: {{policy: {{{hook}}}}}\n  set: {{ctx.n: "{{{{ output.data }}}}"}}\n'
+    loaded = load(HEAD + step, ToolKinds())
+    assert [one.code for one in loaded.diagnostics if one.code == "returns-nothing"] == []
+
+
 @pytest.mark.parametrize(
     ("code", "line", "mark"),
     [

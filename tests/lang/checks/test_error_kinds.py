@@ -32,6 +32,7 @@ def told(condition: str) -> list[Diagnostic]:
         ("(event.error.kind | default('')) == 'tiemout'", "tiemout"),
         ("event.error.kind is eq('tiemout')", "tiemout"),
         ("steps.start.status.failure.kind == 'tiemout'", "tiemout"),
+        ("event.output.error.kind == 'tiemout'", "tiemout"),
     ],
 )
 def test_a_word_that_no_error_has_as_its_kind_is_a_warning_at_the_word(condition: str, word: str) -> None:

@@ -70,6 +70,48 @@ def test_functions_that_call_themselves_come_to_an_end() -> None:
     assert {"n", "m"} <= read_code(code, frozenset({"r"})).inputs["r"].keys()
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "".join(f"{' ' * depth}for x{depth} in r:\n" for depth in range(90)) + " " * 90 + "x = r['a']",
+        "x = r\n" + "x = {'a': x, 'b': x}\n" * 200 + "result = x",
+        "x = r\n" + "x = [x, x]\n" * 200 + "result = x",
+        "x = r\n" + "x = x or {'a': x, 'b': [x]}\n" * 200 + "result = x",
+        "def f(a):\n" + "".join(f"    g{at} = f(a)\n" for at in range(50)) + "    return a\nresult = f(r)",
+    ],
+    ids=["loops within loops", "maps of itself", "lists of itself", "either of two", "calls of itself"],
+)
+def test_code_that_would_take_for_ever_to_read_is_given_up(code: str) -> None:
+    read_code(code, frozenset({"r"}))
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "module: mine\ncallable: work",
+        "code: |\n  print 'of an older Python'",
+        "code: |\n"
+        + "".join(f"{' ' * depth}  for x{depth} in rows:\n" for depth in range(40))
+        + " " * 42
+        + "rows['rows']",
+    ],
+    ids=["a module", "no Python of today", "too complex"],
+)
+def test_what_code_that_cannot_be_analyzed_reads_is_asked_about(task: str) -> None:
+    _, todo = migrated(f"""
+workflow:
+  - step: ask
+    tool: {{kind: postgres, auth: pg, query: "SELECT 1"}}
+    next: [{{step: use}}]
+  - step: use
+    tool:
+      kind: python
+      input: {{rows: "{{{{ ask }}}}"}}
+{textwrap.indent(task, "      ")}
+""")
+    assert ["older engines gave it `{rows, row_count, columns …}`" in one for one in todo] == [True], todo
+
+
 ASK = """\
 workflow:
   - step: ask
@@ -143,6 +185,7 @@ def test_a_document_of_today_keeps_its_own_keys() -> None:
          "(output.http.status >= 400 and output.http.status < 500) and true"),
         ("output.error.kind == 'connection_error'", "output.error.kind == 'http-transport'"),
         ("output.error.kind == 'timeout'", "output.error.kind == 'timeout'"),
+        ("output.error.type == 'timeout_error'", "output.error.kind == 'timeout'"),
     ],
 )  # fmt: skip
 def test_an_older_kind_of_error_is_a_condition_on_the_status(when: str, written: str) -> None:
@@ -152,6 +195,15 @@ def test_an_older_kind_of_error_is_a_condition_on_the_status(when: str, written:
     )
     assert "{{ " + written + " }}" in text
     assert todo == []
+
+
+def test_an_older_kind_of_error_in_a_list_with_names_is_asked_about() -> None:
+    rule = "[{when: \"{{ output.error.kind in ['auth', workload.kind] }}\", then: {do: retry}}]"
+    text, todo = migrated(
+        f"workflow:\n  - step: a\n    tool: {{kind: http, url: u, spec: {{policy: {{rules: {rule}}}}}}}\nworkload: {{kind: x}}\n"
+    )
+    assert "output.error.kind in ['auth', workload.kind]" in text
+    assert len(todo) == 1
 
 
 def test_an_older_kind_of_error_of_something_that_is_no_request_is_asked_about() -> None:

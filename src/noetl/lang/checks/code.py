@@ -287,7 +287,7 @@ def _is_read(subject: Subject, step: Step | None, task: Task) -> bool:
     """Whether a template reads what a task returned."""
     if step is None:
         return False
-    last = step.tasks[-1:] == (task,) or task in step.all_tasks[len(step.tasks) :]
+    last = bool(step.tasks) and step.tasks[-1] is task
     return any(
         read.path[:2] == ("output", "data")
         for site in subject.sites.all

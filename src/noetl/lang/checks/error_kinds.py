@@ -5,24 +5,12 @@ from __future__ import annotations
 from noetl.expr import TextComparison
 from noetl.lang.building.template_sites import Site
 from noetl.lang.checks.subject import Subject, all_tasks
+from noetl.lang.grammar.foreign_error_kinds import FOREIGN_KINDS, STATUS_CONDITIONS
 
-#: words of other engines, and the condition that has their meaning here
-_STATUS = {
-    "server_error": "output.http.status >= 500",
-    "client_error": "output.http.status < 500",
-    "rate_limit": "output.http.status == 429",
-    "rate_limited": "output.http.status == 429",
-    "auth": "output.http.status in [401, 403]",
-    "unauthorized": "output.http.status == 401",
-    "forbidden": "output.http.status == 403",
-    "not_found": "output.http.status == 404",
-}
-_OTHER_WORDS = {
-    "connection": "http-transport",
-    "connection_error": "http-transport",
-    "network": "http-transport",
+#: words that nearly say a kind
+_KINDS = {
+    **FOREIGN_KINDS,
     "http": "http-status",
-    "http_error": "http-status",
     "database": "sql",
     "db": "sql",
     "postgres": "sql",
@@ -60,7 +48,7 @@ def _is_kind(path: tuple[str, ...]) -> bool:
     """Whether a path leads to the kind of an error."""
     if path[0] == "steps":
         return path[2:] == ("status", "failure", "kind")
-    return path[-2:] == ("error", "kind") and path[:-2] in (("output",), ("event",))
+    return path[-2:] == ("error", "kind") and path[:-2] in (("output",), ("event",), ("event", "output"))
 
 
 def _report(subject: Subject, site: Site, comparison: TextComparison, text: str, known: set[str]) -> None:
@@ -68,10 +56,10 @@ def _report(subject: Subject, site: Site, comparison: TextComparison, text: str,
     quoted = next((one for one in (f"'{text}'", f'"{text}"') if one in source), text)
     after = source.find(quoted, comparison.offset)
     at = subject.where(site, after if after >= 0 else source.find(quoted), len(quoted))
-    meant = _OTHER_WORDS.get(text) or subject.hints.nearest(text, known)
-    certain = meant if text in _OTHER_WORDS else subject.hints.certain(text, known)
-    if text in _STATUS:
-        fix = f"write `{_STATUS[text]}`"
+    meant = _KINDS.get(text) or subject.hints.nearest(text, known)
+    certain = meant if text in _KINDS else subject.hints.certain(text, known)
+    if text in STATUS_CONDITIONS:
+        fix = f"write `{STATUS_CONDITIONS[text]}`"
     else:
         fix = (
             f"did you mean `{meant}`?"
@@ -83,5 +71,5 @@ def _report(subject: Subject, site: Site, comparison: TextComparison, text: str,
         f"no error has the kind `{text}`",
         at,
         fix=fix,
-        edits=subject.rename_edits(at, text, certain) if text not in _STATUS and meant else (),
+        edits=subject.rename_edits(at, text, certain) if text not in STATUS_CONDITIONS and meant else (),
     )

@@ -60,7 +60,7 @@ _ADMIT = Record(
         "rules": Key(ListOf(ShapeRef("AdmitRule")), "First match wins; no match means not admitted."),
         "fire": Key(Word(("each", "once")), "`once`: run at most once in an execution.", default="each"),
         "join": Key(ShapeRef("Join"), "Wait for tokens from several predecessors."),
-        "mode": reserve_key("remove it; the first rule that matches decides"),
+        "mode": reserve_key("remove it; the first rule that matches decides", dropped=True),
     },
 )
 
@@ -110,9 +110,11 @@ _STEP_POLICY = Record(
             ShapeRef("Task"),
             "A task that undoes a run of the step that ended well, when the execution fails or is cancelled.",
         ),
-        "emit": reserve_key("remove it; every event of the step is recorded"),
-        "quotas": reserve_key("bound tasks with `spec.limits`, and step runs with `spec.concurrency` or `spec.rate`"),
-        "tracing": reserve_key("remove it; every step, task and attempt is recorded with its times"),
+        "emit": reserve_key("remove it; every event of the step is recorded", dropped=True),
+        "quotas": reserve_key(
+            "bound tasks with `spec.limits`, and step runs with `spec.concurrency` or `spec.rate`", dropped=True
+        ),
+        "tracing": reserve_key("remove it; every step, task and attempt is recorded with its times", dropped=True),
     },
 )
 
@@ -123,9 +125,11 @@ _LOOP_POLICY = Record(
         "reduce": Key(MapOf(Word(REDUCERS)), "For a parallel loop: a reducer for each `ctx.*` it writes."),
         "mode": Key(Word(("sequential", "parallel")), "As beside it."),
         "max_in_flight": Key(COUNT, "As beside it."),
-        "ordering": reserve_key("remove it; iterations start in index order, and so do their results"),
-        "backpressure": reserve_key("write `max_in_flight` under the loop's `spec`"),
-        "partitioning": reserve_key("remove it; `exec: distributed` lets the server spread the iterations"),
+        "ordering": reserve_key("remove it; iterations start in index order, and so do their results", dropped=True),
+        "backpressure": reserve_key("write `max_in_flight` under the loop's `spec`", dropped=True),
+        "partitioning": reserve_key(
+            "remove it; `exec: distributed` lets the server spread the iterations", dropped=True
+        ),
     },
 )
 
@@ -190,7 +194,7 @@ _TASK_POLICY = Record(
             ListOf(ShapeRef("Rule")), "Read top to bottom after every attempt; first match wins.", required=True
         ),
         "on_unmatched": Key(Word(("continue", "fail")), "An error that no rule matched.", default="continue"),
-        "mode": reserve_key("remove it; the first rule that matches decides"),
+        "mode": reserve_key("remove it; the first rule that matches decides", dropped=True),
         "before": reserve_key("move it to the step's `spec.policy`"),
         "after": reserve_key("move it to the step's `spec.policy`"),
         "finally": reserve_key("move it to the step's `spec.policy`"),
@@ -214,7 +218,8 @@ _EXECUTOR_POLICY = Record(
                         "Seconds a task may take, by kind.",
                     ),
                     "resources": reserve_key(
-                        "bound processes with `limits` under `executor.spec`, and choose workers with `pool`"
+                        "bound processes with `limits` under `executor.spec`, and choose workers with `pool`",
+                        dropped=True,
                     ),
                 },
             ),
@@ -258,7 +263,9 @@ _ARC = Record(
         "cancel": Key(ListOf(TEXT), "Steps whose work is ended when the arc is taken."),
         "terminate": Key(Word(("completed", "failed")), "In place of `step`: end the execution."),
         "args": Key(MAP, "v10: values for the next step.", hidden=True),
-        "spec": reserve_key("write conditions as `when` and values as `set`; `priority` belongs to the spec of a step"),
+        "spec": reserve_key(
+            "write conditions as `when` and values as `set`; `priority` belongs to the spec of a step", dropped=True
+        ),
     },
 )
 
@@ -290,7 +297,8 @@ _NEXT = Record(
                         " `unmatched`; `end`: it is not reported; `fail`: the execution fails.",
                     ),
                     "policy": reserve_key(
-                        "remove it; `mode` and the arcs' `when` decide, and `priority` belongs to the spec of a step"
+                        "remove it; `mode` and the arcs' `when` decide, and `priority` belongs to the spec of a step",
+                        dropped=True,
                     ),
                 },
             ),

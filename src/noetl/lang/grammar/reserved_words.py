@@ -23,6 +23,8 @@ class ReservedEntry(NamedTuple):
     entry: MapEntry
     holder: MapNode
     instead: str
+    #: older documents have it, and a migration removes it
+    is_dropped: bool
 
 
 def find_reserved(root: MapNode, kinds: Mapping[str, ToolKind]) -> list[ReservedEntry]:
@@ -31,11 +33,10 @@ def find_reserved(root: MapNode, kinds: Mapping[str, ToolKind]) -> list[Reserved
     for node, shape, _kind in walk_document(root, kinds):
         for entry in node.entries:
             if isinstance(shape, MapOf):
-                instead = shape.reserved.get(entry.name)
-            else:
-                instead = shape.keys[entry.name].reserved if entry.name in shape.keys else None
-            if instead:
-                found.append(ReservedEntry(entry, node, instead))
+                if entry.name in shape.reserved:
+                    found.append(ReservedEntry(entry, node, shape.reserved[entry.name], is_dropped=True))
+            elif (key := shape.keys.get(entry.name)) is not None and key.reserved:
+                found.append(ReservedEntry(entry, node, key.reserved, is_dropped=key.dropped))
     return sorted(found, key=lambda one: one.entry.key.start)
 
 

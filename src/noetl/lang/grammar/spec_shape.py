@@ -112,7 +112,7 @@ SCHEDULING: dict[str, Key] = {
         ),
         "How often this step, or an iteration of its loop, may start, over all executions; others wait.",
     ),
-    "lease": reserve_key("leave it out; the cluster's lease applies"),
+    "lease": reserve_key("remove it; the cluster's lease applies", dropped=True),
 }
 
 

@@ -14,7 +14,7 @@ from noetl.expr import has_template
 from noetl.lang.legacy.lowered_document import MARK, Lowering, strings
 from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
 from noetl.lang.legacy.scanner import SCOPES
-from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, map_of, text_of
+from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, map_of, text_of, walk_nodes
 
 #: words that some pass gives a meaning of its own, beside the scopes
 _WORDS = frozenset(
@@ -98,6 +98,7 @@ class DefinedNames:
         self.steps = {text_of(step, "step") or text_of(step, "name"): step for step in doc.steps()}
         self.workload = self._workload()
         self.results = {name: step for step in doc.steps() for name in _results(step)}
+        self._followers: dict[str, set[str]] = {}
         self.reserved = (
             RESERVED & ({*self.steps, *self.workload, *self.results} | _elements(doc.root) | _given(doc.root))
         ) - _ALWAYS
@@ -111,7 +112,6 @@ class DefinedNames:
     def mark(self) -> None:
         """Mark the names in all templates."""
         self.written = _targets(self.doc.root)
-        self.before = self._predecessors()
         for name, step in self.steps.items():
             place = TemplatePlace(name, elements=_elements(step), inputs=_inputs(step))
             for one in step.entries:
@@ -174,7 +174,7 @@ class DefinedNames:
         """Whether a step can have ended where a template is evaluated."""
         if name == place.step and place.section == _ROUTING:
             return True
-        return not place.step or name in self.before.get(place.step, ())
+        return not place.step or place.step in self._find_followers(name)
 
     def _shows(self, root: str, attribute: str, place: TemplatePlace) -> bool | None:
         """Whether the document shows that what it defines has a key; None where it does not say."""
@@ -205,17 +205,17 @@ class DefinedNames:
         }
         return known.get(root, _KEYS.get(root, ()))
 
-    def _predecessors(self) -> dict[str, set[str]]:
-        """By step, the steps that can have ended before it."""
-        after = {name: {node.text for node in _routes(step)} & set(self.steps) for name, step in self.steps.items()}
-        found: dict[str, set[str]] = {name: set() for name in self.steps}
-        for first in self.steps:
-            waiting = list(after[first])
+    def _find_followers(self, name: str) -> set[str]:
+        """The steps that can run after a step has ended; looked for once, and only for steps with a reserved name."""
+        found = self._followers.get(name)
+        if found is None:
+            found = self._followers[name] = set()
+            waiting = [name]
             while waiting:
-                step = waiting.pop()
-                if first not in found[step]:
-                    found[step].add(first)
-                    waiting.extend(after[step])
+                step = self.steps.get(waiting.pop())
+                after = {node.text for node in _routes(step)} & self.steps.keys() if step is not None else set()
+                waiting += after - found
+                found |= after
         return found
 
 
@@ -233,13 +233,8 @@ def _narrow(place: TemplatePlace, key: str, holder: MapNode) -> TemplatePlace:
 
 def _maps(node: Node | None) -> Iterator[MapNode]:
     """A map and every map below it."""
-    if isinstance(node, MapNode):
-        yield node
-        for one in node.entries:
-            yield from _maps(one.value)
-    elif isinstance(node, ListNode):
-        for item in node.items:
-            yield from _maps(item)
+    if node is not None:
+        yield from (one for one in walk_nodes(node) if isinstance(one, MapNode))
 
 
 def _elements(node: MapNode) -> frozenset[str]:

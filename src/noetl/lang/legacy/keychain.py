@@ -6,7 +6,7 @@ import re
 
 from noetl.expr import has_template
 from noetl.lang.grammar.spec_shape import CREDENTIAL, CREDENTIAL_KINDS
-from noetl.lang.legacy.lowered_document import Lowering, quote_entries
+from noetl.lang.legacy.lowered_document import Lowering, free_name, quote_entries
 from noetl.lang.legacy.scanner import KEPT_FOR, OWN_KEYS
 from noetl.lang.reading.node import (
     ListNode,
@@ -353,10 +353,7 @@ def _free(doc: Lowering, label: str) -> str:
     keychain = doc.root.get("keychain")
     items = keychain.items if isinstance(keychain, ListNode) else []
     taken = {text_of(item, "name") for item in items if isinstance(item, MapNode)}
-    made, number = label, 2
-    while made in taken:
-        made, number = f"{label}_{number}", number + 1
-    return made
+    return free_name(label, taken)
 
 
 def keychain_entry(doc: Lowering, name: str, kind: str, settings: dict[str, object], near: NodeBase) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from noetl.lang.reading.node import (
     ListNode,
@@ -227,18 +227,26 @@ def _items(items: ListNode) -> Iterator[tuple[str, MapNode]]:
             yield only.name, only.value
 
 
-def strings(node: Node, *, skip: frozenset[str] = frozenset()) -> Iterator[Scalar]:
-    """Every string below a node, but not those under the keys of a task that are in `skip`."""
+def strings(node: Node, *, skip: frozenset[str] = frozenset(), everywhere: bool = False) -> Iterator[Scalar]:
+    """Every string below a node, but not those under the keys of a task, or `everywhere` of any map, that are in `skip`."""
     if isinstance(node, Scalar):
         if isinstance(node.value, str):
             yield node
     elif isinstance(node, MapNode):
         for one in node.entries:
-            if one.name not in skip or "kind" not in node:
-                yield from strings(one.value, skip=skip)
+            if one.name not in skip or not (everywhere or "kind" in node):
+                yield from strings(one.value, skip=skip, everywhere=everywhere)
     else:
         for item in node.items:
-            yield from strings(item, skip=skip)
+            yield from strings(item, skip=skip, everywhere=everywhere)
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with a number where it is taken."""
+    made, number = name, 2
+    while made in taken:
+        made, number = f"{name}_{number}", number + 1
+    return made
 
 
 def in_a_line(node: Node) -> str:

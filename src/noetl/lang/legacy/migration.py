@@ -30,7 +30,7 @@ from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, Source
 from noetl.model.kinds import ToolKind
 
-#: what is found in one pass is relied on by those behind it: the form of the document first, then names inside templates, then what they read
+#: each pass relies on what those before it have found: the form of the document first, then names in templates, then what they read
 LOWERINGS = (
     document_words.lower_schedule,
     root_keys.lower,

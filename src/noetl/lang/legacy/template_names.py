@@ -353,7 +353,7 @@ class _NameLowering:
         return (self.doc.accepted or self.doc.migrating) and not self.doc.is_asked_about(root)
 
     def undefined(self, root: str, scene: NameContext, node: Scalar) -> ChainRename:
-        """A name that nothing in the document defines: whoever started an older run gave it."""
+        """A name that nothing in the document defines: the caller of an older run gave it."""
         self.doc.report_older("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
         said = f"nothing here defines `{root}`: pass it in the payload, or write what is meant"
         self.doc.todo(scene.holder, said, node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -61,50 +60,37 @@ class Children:
         self._host = control_plane
         #: the execution that was started → how many came of it because a playbook calls itself
         self._recursions: dict[str, int] = {}
-        #: children on their way, how often: one that was lost with its parent may be started again meanwhile
-        self._starting: Counter[str] = Counter()
-        #: those of them that are to be cancelled when they are there
-        self._unwanted: set[str] = set()
-        #: children whose end will be reported to their parent
-        self._awaited: set[str] = set()
+        #: children on their way, and whether they are to be cancelled when they are there
+        self._starting: dict[str, bool] = {}
 
     def start_child(self, live: LiveExecution, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
-        self._starting[order.child["execution_id"]] += 1
-        self._awaited.add(order.child["execution_id"])
+        self._starting[order.child["execution_id"]] = False
         self._host.spawn(self._child(live, order))
 
-    def await_child(self, live: LiveExecution, execution_id: str) -> None:
-        """Report the end of a child that was told to end, unless that will be done anyway."""
-        if execution_id not in self._awaited:
-            self._awaited.add(execution_id)
-            self._host.spawn(self._ended_child(live, execution_id))
+    def stop_child(self, live: LiveExecution, execution_id: str) -> None:
+        """Cancel a child execution, now or as soon as it is there, and report its end.
 
-    async def _ended_child(self, parent: LiveExecution, execution_id: str) -> None:
+        Its end may have been reported before, to a pipeline that was stopped with the report in its hands.
+        """
+        if execution_id in self._starting:
+            self._starting[execution_id] = True
+        else:
+            self._host.spawn(self._end_child(live, execution_id))
+
+    async def _end_child(self, parent: LiveExecution, execution_id: str) -> None:
         try:
             found: LiveExecution | Output = failed(failure("cancelled", WITHOUT_PARENT))
-            if self._host.log.summary(execution_id) is not None:
+            if execution_id in self._host.service.live or self._host.log.summary(execution_id) is not None:
                 self.ask(execution_id, Cancel(WITHOUT_PARENT))
                 found = await self._resume_child(execution_id)
             if isinstance(found, LiveExecution):
                 self.ask(execution_id, Cancel(WITHOUT_PARENT))
+                self.hold_child(execution_id, paused=parent.state.paused)
                 found = await self._wait_for_child(found)
-            await self._report_end(parent, execution_id, found)
+            await self._host.service.record(parent.id, [ChildEnded(execution_id, found)])
         except Exception as error:  # noqa: BLE001  as of a child that is started: nobody may wait for ever
             self._host.service.give_up(parent.id, error)
-        finally:
-            self._awaited.discard(execution_id)
-
-    async def _report_end(self, parent: LiveExecution, execution_id: str, output: Output) -> None:
-        # From now on nothing more is reported: whoever asks for the end again needs another report.
-        self._awaited.discard(execution_id)
-        await self._host.service.record(parent.id, [ChildEnded(execution_id, output)])
-
-    def stop_child(self, execution_id: str) -> None:
-        """Cancel a child execution, now or as soon as it is there."""
-        if self._starting[execution_id]:
-            self._unwanted.add(execution_id)
-        self.ask(execution_id, Cancel(WITHOUT_PARENT))
 
     def ask(self, execution_id: str, request: Posted) -> None:
         """Ask something of an execution, wherever it is run."""
@@ -126,31 +112,19 @@ class Children:
     async def _child(self, parent: LiveExecution, order: StartChild) -> None:
         execution_id = order.child["execution_id"]
         try:
-            found = await self._begin_child(parent, order)
+            found = await self._run_child(parent, order.child, order.task_run_id)
+            if self._starting.pop(execution_id, False):
+                self.ask(execution_id, Cancel(WITHOUT_PARENT))
             if isinstance(found, LiveExecution):
+                # What the parent was told while the child was on its way has not reached it.
+                self.hold_child(execution_id, paused=parent.state.paused)
                 found = await self._wait_for_child(found)
-            await self._report_end(parent, execution_id, found)
+            await self._host.service.record(parent.id, [ChildEnded(execution_id, found)])
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks: nobody may wait for ever
             # That the child has not ended is no failure of it: both can be gone on with.
             self._host.service.give_up(parent.id, error)
         finally:
-            self._awaited.discard(execution_id)
-
-    async def _begin_child(self, parent: LiveExecution, order: StartChild) -> LiveExecution | Output:
-        """The child as it runs, or why there is none; what the parent was told meanwhile reaches it now."""
-        execution_id = order.child["execution_id"]
-        try:
-            found = await self._run_child(parent, order.child, order.task_run_id)
-            if execution_id in self._unwanted:
-                self.ask(execution_id, Cancel(WITHOUT_PARENT))
-        finally:
-            self._starting[execution_id] -= 1
-            if not self._starting[execution_id]:
-                del self._starting[execution_id]
-                self._unwanted.discard(execution_id)
-        if isinstance(found, LiveExecution):
-            self.hold_child(execution_id, paused=parent.state.paused)
-        return found
+            self._starting.pop(execution_id, None)
 
     async def _wait_for_child(self, child: LiveExecution) -> Output:
         """What a child yields, though another server may take it over on the way."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from noetl.model.events import Event
-from noetl.model.orders import AwaitChild, Order, PauseChild, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.model.orders import Order, PauseChild, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.server.core.service import LiveExecution
 
 #: so many times of executions that are gone may lie around
@@ -40,11 +40,8 @@ class OrderHost(Protocol):
     def start_child(self, live: LiveExecution, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
 
-    def await_child(self, live: LiveExecution, execution_id: str) -> None:
-        """Report the end of a child execution that was told to end."""
-
-    def stop_child(self, execution_id: str) -> None:
-        """Cancel a child execution."""
+    def stop_child(self, live: LiveExecution, execution_id: str) -> None:
+        """Cancel a child execution, and report when it has ended."""
 
     def hold_child(self, execution_id: str, *, paused: bool) -> None:
         """Pause a child execution, or let it go on."""
@@ -72,10 +69,8 @@ class OrderCarrier:
                 self._wake_at(order.at, live)
             elif isinstance(order, StartChild):
                 self._host.start_child(live, order)
-            elif isinstance(order, AwaitChild):
-                self._host.await_child(live, order.execution_id)
             elif isinstance(order, StopChild):
-                self._host.stop_child(order.execution_id)
+                self._host.stop_child(live, order.execution_id)
             elif isinstance(order, PauseChild):
                 self._host.hold_child(order.execution_id, paused=order.paused)
 

@@ -173,7 +173,7 @@ class ExecutionService:
         pipe = find_pipeline(live.state, order.step_run_id, parse_label(order.iteration)) if live is not None else None
         found = read_pipeline_events(self.log, execution_id, order.since, pipe.seq) if pipe is not None else None
         if found is None:
-            # The last of it may still be on its way into the log: whoever goes on does so from what is there.
+            # The last of it may still be on its way into the log: a process that resumes does so from what is there.
             events = self.log.read(execution_id, after=order.since)
             found = [e for e in events if e.step_run_id == order.step_run_id and e.iteration == order.iteration]
         # A compensation works on the run that it undoes, as it is recorded.

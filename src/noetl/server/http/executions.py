@@ -156,7 +156,7 @@ async def _effect(context: ApiContext, summary: Summary, posted: Posted, event: 
 
 
 async def _check_signal(context: ApiContext, execution_id: str, posted: Posted) -> None:
-    """SignalRefused: whoever runs the execution takes the signal for none of its waits."""
+    """SignalRefused: none of the waits of the execution takes the signal."""
     if isinstance(posted, Signal):
         refused = explain_refusal(await context.state(execution_id), posted)
         if refused is not None:

@@ -1,4 +1,4 @@
-"""CodeRuns: Python code of a playbook in a verification: run where it is confined, once for the same code and input.
+"""CodeRuns: Python code of a playbook in a verification: run where the kernel confines it, once for the same code and input.
 
 Whose playbook it is nobody knows. So code runs only where the system keeps it from files, processes and other machines,
 and not for long. Code that asks for any of them is not run at all: its answers are made up, as those of all other tools are.
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from noetl.drivers.confinement.bounds import Bounds, enforcement_failure
+from noetl.drivers.confinement import Bounds, enforcement_failure
 from noetl.model.diagnostics import Span
 from noetl.model.output import Output, failed, failure, ok
 from noetl.server.core import Catalog
@@ -30,7 +30,7 @@ NOWHERE = Span(1, 1, 1, 1)
 _PURE = frozenset(
     {"__future__", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum",
      "fractions", "functools", "hashlib", "heapq", "html", "io", "itertools", "json", "math", "operator", "re", "statistics",
-     "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse", "zlib"}
+     "string", "textwrap", "typing", "unicodedata", "urllib.parse", "zlib"}
 )  # fmt: skip
 _EFFECTS = frozenset(
     {"open", "exec", "eval", "compile", "__import__", "input", "breakpoint", "globals", "locals", "vars", "getattr",
@@ -112,7 +112,7 @@ def _effect_of(node: ast.AST) -> str:
         return ""
     if node.attr in _EFFECTS_BELOW or (node.attr.startswith("_") and node.attr not in _HARMLESS):
         return f"it uses `{node.attr}`"
-    return "it uses the clock" if isinstance(node.value, ast.Name) and node.value.id == "time" else ""
+    return ""
 
 
 def _imported(node: ast.AST) -> list[str]:

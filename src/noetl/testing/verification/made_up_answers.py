@@ -24,7 +24,7 @@ _ENVELOPES = frozenset(
 _CHAIN = re.compile(r"""(?:\.get\(\s*["']|\.|\[\s*["'])([A-Za-z_]\w*+)(?!\s*\()""")
 _COMMAND = re.compile(r"command_\d+")
 _GIVEN = re.compile(r"\b(?:workload|payload|env)\.([A-Za-z_]\w*)")
-#: a word with something behind it that only maps have; and one with something that only lists have
+#: a word followed by something that only maps have; and one followed by something that only lists have
 _MAP_AFTER = r"""{word}["']?(?:\s*[\])])?\s*(?:\.(?!get\b|items\b)[a-z]|\[\s*["']|\.get\(\s*["'])"""
 _LIST_AFTER = r"""{word}["']?(?:\s*[\])])?\s*(?:\[\s*-?\d|\s*\|\s*(?:length|first|last|map|sum|count))"""
 _MOST_WORDS = 40

@@ -68,7 +68,7 @@ class AnsweringTools(MockedTools):
     def _task(self, playbook: Playbook, step: str | None, task: Task, *, is_root: bool) -> Task:  # noqa: ARG002
         return mask_secrets(task if task.kind in _REAL else replace(task, kind=PREFIX + task.kind))
 
-    def note(self, kind: ToolKind, call: Call, world: World | None = None) -> dict[str, Any]:
+    def note(self, kind: ToolKind, call: Call, world: World | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Count a call of a tool that runs; nobody asks what it was made with."""
         self._count_call()
         return {}

@@ -15,7 +15,7 @@ _WHOLE = ("data", "result", "output")
 
 
 class OlderResult(Mapping[Any, Any]):
-    """A result in its older shape. Whoever takes all of it gets `shape`; a name that it has not is looked for in `payload`.
+    """A result in its older shape. A reader of all of it gets `shape`; a name that it does not have is looked for in `payload`.
 
     Of a result with `rows`, templates may also count, index and iterate the rows themselves.
     """

@@ -60,7 +60,13 @@ def view_call(kind: str, config: Mapping[str, Any], given: Mapping[str, Any]) ->
     return {"input": dict(given)} if kind == "python" else {}
 
 
+#: characters that the filter `tojson` escapes, so that HTML can hold its text
+_ESCAPED = {"\\u0027": "'", "\\u003c": "<", "\\u003e": ">", "\\u0026": "&"}
+
+
 def _loosen(text: Any) -> str:
     """A statement without quotes and white space: older engines spliced values into it, the present one binds them."""
     whole = ";".join(map(str, text)) if isinstance(text, list) else str(text)
+    for escaped, char in _ESCAPED.items():
+        whole = whole.replace(escaped, char)
     return "".join(char for char in whole if char not in " \t\r\n;'\"\\")

@@ -41,7 +41,7 @@ def command(*, files: tuple[str, ...], check: bool, to_stdout: bool, verify: boo
 
     With --verify, the older text is run as older engines ran it, and the migrated text as it is run today, both on the
     same made-up answers of their tools; what each step read and published is compared. Nothing real is called: HTTP, SQL,
-    shell and playbooks only get made-up answers, and Python code is run, confined, if it has no effects.
+    shell and playbooks only get made-up answers, and Python code is run, strictly confined, if it has no effects.
 
     The exit code is 0 when all went well, 1 when --check found a file that would change or --verify a difference, and 2 when
     a file cannot be migrated. A file that cannot be migrated, or that differs, is not written; the others are.

@@ -1,4 +1,4 @@
-"""What `noetl run` is asked for, whoever runs it: this process or a server."""
+"""What `noetl run` is asked for; this process runs it, or a server."""
 
 from __future__ import annotations
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from noetl.lang.legacy.lowered_document import Lowering, quote_entries, task_items
+from noetl.lang.legacy.lowered_document import Lowering, free_name, quote_entries, task_items
 from noetl.lang.legacy.workflow.step_body import as_list
-from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, entry, make, map_of, text_of
+from noetl.lang.reading.node import MapNode, Node, Scalar, entry, make, map_of, text_of, walk_nodes
 
 _KINDS = frozenset({"postgres", "duckdb"})
 _CLAIM = ("claim", "query", "command", "sql", "statement")
@@ -35,7 +33,7 @@ def _cursor_loop(doc: Lowering, step: MapNode, loop: MapNode, cursor: MapNode) -
     doc.report_older("habit", "`loop.cursor`", "a loop of slots whose first task claims a row", found.key)
     row = text_of(loop, "iterator") or text_of(cursor, "iterator") or "row"
     names = {name for name, _ in task_items(step)}
-    claim, again = _free("claim", names), _free("claim_next", names)
+    claim, again = free_name("claim", names), free_name("claim_next", names)
     items = as_list(doc, step)
     if items is None:
         return
@@ -47,15 +45,10 @@ def _cursor_loop(doc: Lowering, step: MapNode, loop: MapNode, cursor: MapNode) -
     _make_slots(doc, step, loop, cursor)
     doc.bare_targets.setdefault(row, "iter")
     if any(_writes_iter(item) for item in items.items[1:-1]):
-        said = f"`iter.*` of one row is still there for the next: set it anew in the task `{claim}`, where that matters"
+        said = (
+            f"`iter.*` of one row is still there for the next: set it again in the task `{claim}`, where that matters"
+        )
         doc.todo(step.entry("tool"), said, found.key)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    made, number = name, 2
-    while made in taken:
-        made, number = f"{name}_{number}", number + 1
-    return made
 
 
 def _claiming(cursor: MapNode, statement: Node, kind: str, row: str, name: str) -> Node:
@@ -95,27 +88,13 @@ def _make_slots(doc: Lowering, step: MapNode, loop: MapNode, cursor: MapNode) ->
 
 def _continue_with_next(node: Node, claim: str) -> None:
     """In the body, to be done with a row is to claim the next one."""
-    for then in _outcomes(node):
-        do = then.get("do")
-        if isinstance(do, Scalar) and do.text == "break":
+    for then in walk_nodes(node):
+        do = then.get("do") if isinstance(then, MapNode) else None
+        if isinstance(then, MapNode) and isinstance(do, Scalar) and do.text == "break":
             do.rewrite("jump")
             then.put(entry("to", make(claim, near=do), near=do))
 
 
-def _outcomes(node: Node) -> Iterator[MapNode]:
-    if isinstance(node, MapNode):
-        if "do" in node:
-            yield node
-        for one in node.entries:
-            yield from _outcomes(one.value)
-    elif isinstance(node, ListNode):
-        for item in node.items:
-            yield from _outcomes(item)
-
-
 def _writes_iter(node: Node) -> bool:
-    if isinstance(node, MapNode):
-        return any(
-            one.name == "set_iter" or one.name.startswith("iter.") or _writes_iter(one.value) for one in node.entries
-        )
-    return isinstance(node, ListNode) and any(map(_writes_iter, node.items))
+    maps = (one for one in walk_nodes(node) if isinstance(one, MapNode))
+    return any(one.name == "set_iter" or one.name.startswith("iter.") for block in maps for one in block.entries)

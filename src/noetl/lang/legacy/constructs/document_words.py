@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from noetl.expr import has_template
 from noetl.lang.grammar.document_shape import NAME_PATTERN
 from noetl.lang.legacy.keychain import keychain_entry
-from noetl.lang.legacy.lowered_document import Lowering, ensure_map, in_a_line, quote_entries, strings, task_items
+from noetl.lang.legacy.lowered_document import (
+    Lowering,
+    ensure_map,
+    free_name,
+    in_a_line,
+    quote_entries,
+    strings,
+    task_items,
+)
 from noetl.lang.reading.node import MapEntry, MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 
 _CODE = frozenset({"code"})
@@ -53,39 +61,53 @@ def _rename_steps(doc: Lowering) -> None:
         name = text_of(step, "step")
         if not name or not isinstance(node, Scalar) or re.fullmatch(NAME_PATTERN, name):
             continue
-        made = _free(re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_") or "step", taken)
+        made = free_name(_spell_name(name), taken)
         doc.report_older("habit", f"the step's name `{name}`", f"`{made}`", node)
         renamed[name] = made
         taken.add(made)
         node.rewrite(made)
-    for node in _mentions(doc) if renamed else ():
-        if node.text in renamed:
+    for node, is_route in _mentions(doc) if renamed else ():
+        if is_route and node.text in renamed:
             node.rewrite(renamed[node.text])
         elif has_template(node.text):
             node.rewrite(_rename_quoted(node.text, renamed))
 
 
-def _free(name: str, taken: set[str]) -> str:
-    name = name if re.match(r"[A-Za-z_]", name) else f"step_{name}"
-    made, number = name, 2
-    while made in taken:
-        made, number = f"{name}_{number}", number + 1
-    return made
+def _spell_name(name: str) -> str:
+    """A name with the characters that a step's name may have."""
+    made = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_") or "step"
+    return made if re.match(r"[A-Za-z_]", made) else f"step_{made}"
 
 
-def _mentions(doc: Lowering) -> Iterator[Scalar]:
-    """Where the name of a step may stand: in routing, in admission, and in templates."""
+_ROUTES = ("next", "case", "spec")
+#: blocks within routing whose values are data
+_DATA = frozenset({"set", "set_ctx", "args", "message"})
+
+
+def _mentions(doc: Lowering) -> Iterator[tuple[Scalar, bool]]:
+    """Texts in which the name of a step may stand; and whether one that is nothing else is that name."""
     for step in doc.steps():
         for one in step.entries:
-            if one.name in ("next", "case", "spec"):
-                yield from strings(one.value)
-            elif one.name != "step":
-                yield from (node for node in strings(one.value, skip=_CODE) if has_template(node.text))
+            if one.name in _ROUTES:
+                yield from ((node, True) for node in strings(one.value, skip=_DATA, everywhere=True))
+            if one.name != "step":
+                yield from ((node, False) for node in strings(one.value, skip=_CODE))
 
 
 def _rename_quoted(text: str, renamed: dict[str, str]) -> str:
+    """Rename steps in a template: in calls, lists and subscripts, and where `….step` is compared with them."""
     for old, new in renamed.items():
-        text = re.sub(rf"(['\"]){re.escape(old)}\1", rf"\g<1>{new}\g<1>", text)
+        quoted = re.compile(
+            rf"(?P<compared>[\w.]*\s*[=!]=\s*)?(?P<quote>['\"]){re.escape(old)}(?P=quote)(?!\s*[=!]=(?!\s*[\w.]*\.step\b))"
+        )
+
+        def rename(found: re.Match[str], new: str = new) -> str:
+            compared = found["compared"] or ""
+            if compared and not compared.rstrip(" =!").endswith(".step"):
+                return found[0]
+            return f"{compared}{found['quote']}{new}{found['quote']}"
+
+        text = quoted.sub(rename, text)
     return text
 
 

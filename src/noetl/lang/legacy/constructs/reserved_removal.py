@@ -2,93 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from noetl.lang.grammar.reserved_words import find_reserved
 from noetl.lang.legacy.lowered_document import Lowering, quote_entries
-from noetl.lang.reading.node import MapEntry, MapNode, Node, list_of, map_of
+from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, walk_nodes
 
-_STEP_POLICY = ("emit", "quotas", "tracing")
-_LOOP_POLICY = ("ordering", "backpressure", "partitioning")
-_INSTEAD = {
-    "mode": "the first rule that matches decides",
-    "emit": "every event of a step is recorded",
-    "quotas": "bound tasks with `spec.limits`, and step runs with `spec.concurrency`",
-    "tracing": "every step, task and attempt is recorded with its times",
-    "resources": "bound processes with `limits` under `executor.spec`, and choose workers with `pool`",
-    "wait": "write `timeout` beside `signal`, or `spec.timeout` on the task itself",
-    "lease": "the cluster's lease applies",
-    "ordering": "iterations start in index order, and so do their results",
-    "backpressure": "write `max_in_flight` under the loop's `spec`",
-    "partitioning": "`exec: distributed` lets the server spread the iterations",
-    "policy": "`mode` and the arcs' `when` decide",
-    "spec": "write conditions as `when` and values as `set`",
-}
+#: by map, the entry that it stands under, as its value or in its list, and the map of that entry
+Holders = dict[int, tuple[MapEntry, MapNode]]
 
 
 def lower(doc: Lowering) -> None:
     """Remove every word without a meaning from a file that is rewritten; elsewhere the checks report it."""
     if not doc.migrating:
         return
-    _remove(doc, doc.root.entry("executor"), ("spec", "policy", "defaults"), ("resources",))
-    _remove(doc, doc.root.entry("executor"), ("spec", "policy", "defaults", "timeouts"), ("wait",))
-    for step in doc.steps():
-        spec = step.entry("spec")
-        _remove(doc, spec, ("policy", "admit"), ("mode",))
-        _remove(doc, spec, ("policy",), _STEP_POLICY)
-        _remove(doc, spec, (), ("lease",))
-        for loop in _loops(step):
-            _remove(doc, loop, ("spec", "policy"), _LOOP_POLICY)
-        _remove(doc, step.entry("next"), ("spec",), ("policy",))
-        for arc in list_of(map_of(step, "next"), "arcs") or ():
-            if isinstance(arc, MapNode):
-                _remove(doc, arc.entry("step") or step.entry("next"), (), ("spec",), block=arc)
-        for name in ("spec", "loop", "executor"):
-            _drop_empty(step, name)
-    _drop_empty(doc.root, "executor")
+    found = [one for one in find_reserved(doc.root, doc.kinds) if one.is_dropped]
+    holders = _find_holders(doc.root) if found else {}
+    for one in found:
+        one.holder.take(one.entry.name)
+    for one in found:
+        said = f"{quote_entries([one.entry])} had no effect: {one.instead.removeprefix('remove it; ')}"
+        doc.todo(_place(one.holder, holders), said, one.entry.key)
+    for one in found:
+        _drop_empty(one.holder, holders)
 
 
-def _loops(step: MapNode) -> Iterator[MapEntry]:
-    found = step.entry("loop")
-    while found is not None and isinstance(found.value, MapNode):
-        yield found
-        found = found.value.entry("loop")
+def _find_holders(root: MapNode) -> Holders:
+    found: Holders = {}
+    for block in walk_nodes(root):
+        if isinstance(block, MapNode):
+            for one in block.entries:
+                found.update((id(inner), (one, block)) for inner in _maps_of(one.value))
+    return found
 
 
-def _remove(
-    doc: Lowering, holder: MapEntry | None, path: tuple[str, ...], words: tuple[str, ...], block: MapNode | None = None
-) -> None:
-    """Remove words from the map at a path below an entry, and the maps that are empty without them."""
-    if holder is None:
-        return
-    maps: list[Node | None] = [block if block is not None else holder.value]
-    for name in path:
-        maps.append(map_of(maps[-1], name) if isinstance(maps[-1], MapNode) else None)
-    last = maps[-1]
-    if not isinstance(last, MapNode):
-        return
-    for word in words:
-        found = last.take(word) if word in last else None
-        if found is not None:
-            doc.todo(_place(doc, holder), f"{quote_entries([found])} had no effect: {_INSTEAD[word]}", found.key)
-    for outer, name in reversed(list(zip(maps, path, strict=False))):
-        _drop_empty(outer, name) if isinstance(outer, MapNode) else None
+def _maps_of(value: Node) -> list[MapNode]:
+    """The map that a value is, or those of a list."""
+    if isinstance(value, ListNode):
+        return [inner for item in value.items for inner in _maps_of(item)]
+    return [value] if isinstance(value, MapNode) else []
 
 
-def _place(doc: Lowering, holder: MapEntry) -> MapEntry:
-    """Where the comment stands: at the entry, unless nothing will be left of it."""
-    if isinstance(holder.value, MapNode) and not _says_anything(holder.value):
-        for step in doc.steps():
-            if holder in step.entries:
-                return step.entry("step") or holder
-        return doc.root.entry("workflow") or holder
-    return holder
+def _drop_empty(block: MapNode, holders: Holders) -> None:
+    """Remove a map with nothing left in it, and so on outwards."""
+    while not block.entries and _is_value(block, holders):
+        one, block = holders[id(block)]
+        block.take(one.name)
+
+
+def _is_value(block: MapNode, holders: Holders) -> bool:
+    """Whether a map is the value of an entry, and not an item of a list, or the document."""
+    return id(block) in holders and not isinstance(holders[id(block)][0].value, ListNode)
+
+
+def _place(block: MapNode, holders: Holders) -> MapEntry | None:
+    """Where the comment stands: at the part of the item, or of the document, that held the word; else at what follows."""
+    part: MapEntry | None = None
+    while _is_value(block, holders):
+        part, block = holders[id(block)]
+    if part is not None and isinstance(part.value, MapNode) and _says_anything(part.value):
+        return part
+    left = [one for one in block.entries if one is not part]
+    after = block.entries.index(part) if part is not None else 0
+    return next(iter([*left[after:], *left]), part)
 
 
 def _says_anything(node: MapNode) -> bool:
     return any(not isinstance(one.value, MapNode) or _says_anything(one.value) for one in node.entries)
-
-
-def _drop_empty(holder: MapNode, name: str) -> None:
-    found = holder.get(name)
-    if isinstance(found, MapNode) and not found.entries and found.changed:
-        holder.take(name)

@@ -7,7 +7,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeGuard
 
-from noetl.lang.legacy.shapes.code_values import ANY, NOTHING, UNKNOWN, CodeValue, ReadPath, ReadTree, join_values
+from noetl.lang.legacy.shapes.code_values import (
+    ANY,
+    NOTHING,
+    UNKNOWN,
+    CodeValue,
+    ReadPath,
+    ReadTree,
+    TooComplex,
+    join_values,
+)
 
 #: roots that are no input: the map of all inputs, and `ctx`
 INPUTS, CTX = "<inputs>", "<ctx>"
@@ -22,6 +31,8 @@ _SAME_VALUE = frozenset({"loads", "deepcopy", "copy"})
 _MEASURES = frozenset({"len", "sum", "any", "all"})
 _MOST_CALLS = 200
 _DEEPEST = 12
+#: steps of the reading: bodies of loops are read twice, so that loops within loops would take for ever
+_MOST_WORK = 200_000
 
 
 class ExpressionReader:
@@ -33,6 +44,13 @@ class ExpressionReader:
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda] = {}
         self.calls = 0
         self.depth = 0
+        self.work = 0
+
+    def charge(self, work: int) -> None:
+        """Count what is read. TooComplex: it is more than any real code needs."""
+        self.work += work
+        if self.work > _MOST_WORK:
+            raise TooComplex
 
     @abstractmethod
     def block(self, body: Iterable[ast.stmt], env: CodeNames) -> None:
@@ -42,6 +60,7 @@ class ExpressionReader:
 
     def part(self, value: CodeValue, key: str, *, is_list: bool = False, required: bool = False) -> CodeValue:
         """The value under a key, or any element; the read is noted."""
+        self.charge(value.size)
         parts = []
         for path in value.origins:
             tree = self.reads.at(path)
@@ -64,6 +83,7 @@ class ExpressionReader:
 
     def escape(self, value: CodeValue) -> None:
         """Note that a value goes where its reading is not known."""
+        self.charge(1)
         for path in value.origins:
             self.reads.at(path).is_whole = True
         for inner in (*value.keys.values(), *([value.element] if value.element is not None else [])):
@@ -109,6 +129,7 @@ class ExpressionReader:
     # --- expressions -------------------------------------------------------------------------------------------
 
     def value(self, node: ast.expr, env: CodeNames) -> CodeValue:
+        self.charge(1)
         handler = _EXPRESSIONS.get(type(node))
         if handler is not None:
             return handler(self, node, env)

@@ -54,7 +54,7 @@ def fit_code(result: Result, tree: ReadTree, *, is_older: bool) -> CodeFit:
 
 
 def _reads_own_keys(result: Result, tree: ReadTree, evidence: set[str]) -> bool:
-    """Whether code looks for a wrapping, but goes on without one, to keys that the result has."""
+    """Whether code looks for a wrapping, and falls back to keys that the result itself has."""
     optional = bool(evidence) and not any(tree.children[key].is_required for key in evidence)
     return optional and any(result.own.shows(key) for key in tree.children)
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from noetl.lang.legacy.shapes.code_expressions import CTX, INPUTS, CodeNames, ExpressionReader
-from noetl.lang.legacy.shapes.code_values import ANY, NOTHING, UNKNOWN, CodeValue, ReadTree, join_values
+from noetl.lang.legacy.shapes.code_values import ANY, NOTHING, UNKNOWN, CodeValue, ReadTree, TooComplex, join_values
 
 _CONTEXT_NAMES = ("context", "results")
 
@@ -38,7 +38,7 @@ def read_code(code: str, names: frozenset[str]) -> CodeShape:
     try:
         tree = ast.parse(code)
         return _CodeReader(tree, names).run()
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, TooComplex):
         return CodeShape()
 
 
@@ -84,6 +84,7 @@ class _CodeReader(ExpressionReader):
             self.statement(statement, env)
 
     def statement(self, node: ast.stmt, env: CodeNames) -> None:
+        self.charge(1 + len(env))
         handler = _STATEMENTS.get(type(node))
         if handler is not None:
             handler(self, node, env)

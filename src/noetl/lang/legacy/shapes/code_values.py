@@ -1,6 +1,6 @@
 """Values of python code as far as its syntax shows them: where they come from, and the keys they have.
 
-A *read path* is a root (the name of an input, or `ctx` and a key of it) and the keys behind it; `*` stands for any
+A *read path* is a root (the name of an input, or `ctx` and a key of it) and the keys after it; `*` stands for any
 element of a list or any value of a map.
 """
 
@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 ReadPath = tuple[str, ...]
 #: any element of a list, any value of a map
 ANY = "*"
+#: parts of one value: code can nest a value in itself again and again, so that each line doubles it
+_MOST_PARTS = 10_000
+
+
+class TooComplex(Exception):
+    """Code that takes too long to read; nothing is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,14 @@ class CodeValue:
     element: CodeValue | None = None
     #: may be something else than what `origins`, `keys` and `element` say
     is_open: bool = False
+    #: how many values it consists of
+    size: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        size = 1 + sum(one.size for one in self.keys.values()) + (self.element.size if self.element is not None else 0)
+        if size > _MOST_PARTS:
+            raise TooComplex
+        object.__setattr__(self, "size", size)
 
     def shows(self, key: str) -> bool:
         """Whether the code puts that key into the value."""

@@ -5,43 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from noetl.lang.grammar.foreign_error_kinds import FOREIGN_KINDS, STATUS_CONDITIONS
 from noetl.lang.legacy.lowered_document import Lowering
 from noetl.lang.legacy.shapes.read_points import ReadPoint, templates
 from noetl.lang.legacy.shapes.results import StepResults
 from noetl.lang.reading.node import Scalar
 
-_STATUS = "output.http.status"
-#: by older kind, the condition that it is
-_CONDITIONS = {
-    "server_error": f"{_STATUS} >= 500",
-    "client_error": f"{_STATUS} >= 400 and {_STATUS} < 500",
-    "rate_limit": f"{_STATUS} == 429",
-    "rate_limited": f"{_STATUS} == 429",
-    "auth": f"{_STATUS} in [401, 403]",
-    "auth_error": f"{_STATUS} in [401, 403]",
-    "authentication": f"{_STATUS} == 401",
-    "unauthorized": f"{_STATUS} == 401",
-    "forbidden": f"{_STATUS} == 403",
-    "authorization": f"{_STATUS} == 403",
-    "not_found": f"{_STATUS} == 404",
-}
-#: by older kind, today's
-_KINDS = {
-    "connection": "http-transport",
-    "connection_error": "http-transport",
-    "network": "http-transport",
-    "network_error": "http-transport",
-    "timeout_error": "timeout",
-    "http_error": "http-status",
-    "http_status": "http-status",
-    "sql_error": "sql",
-    "database_error": "sql",
-    "db_error": "sql",
-    "python_error": "python",
-    "shell_error": "shell",
-    "playbook_error": "playbook",
-}
-_WORDS = "|".join([*_CONDITIONS, *_KINDS])
+_WORDS = "|".join([*STATUS_CONDITIONS, *FOREIGN_KINDS])
 _NAME = r"(?P<name>(?:output|event)\.error\.(?:kind|type))"
 _COMPARISON = re.compile(
     rf"{_NAME}\s*(?P<operator>==|!=)\s*(?P<quote>['\"])(?P<word>{_WORDS})(?P=quote)"
@@ -49,6 +19,8 @@ _COMPARISON = re.compile(
 )
 _MEMBERSHIP = re.compile(rf"{_NAME}\s+(?P<negated>not\s+)?in\s+[\[(](?P<words>[^\])]*)[\])]")
 _QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
+#: a list of nothing but quoted words
+_ALL_QUOTED = re.compile(r"\s*['\"][^'\"]*['\"]\s*(?:,\s*['\"][^'\"]*['\"]\s*)*,?\s*")
 
 
 def lower(doc: Lowering) -> None:
@@ -56,21 +28,23 @@ def lower(doc: Lowering) -> None:
     if not (doc.accepted or doc.migrating):
         return
     for node, point in templates(doc, StepResults(doc)):
-        if ".error." in node.text and any(word in node.text for word in (*_CONDITIONS, *_KINDS)):
+        if ".error." in node.text and any(word in node.text for word in (*STATUS_CONDITIONS, *FOREIGN_KINDS)):
             _rewrite(doc, node, point)
 
 
 def _rewrite(doc: Lowering, node: Scalar, point: ReadPoint) -> None:
     text = _COMPARISON.sub(_compare, node.text)
     text = _MEMBERSHIP.sub(_select, text)
+    if any(_has_older_word(found["words"]) for found in _MEMBERSHIP.finditer(text)):
+        doc.todo(point.holder, "a kind of error by an older name is in this list: write the kinds of today", node)
     if text == node.text:
         return
     kind = point.output.last.kind if point.output is not None else ""
-    if _STATUS in text and kind != "http":
-        said = "error kinds of older engines told the status of a response, and this is none: write the kind of today"
+    if "output.http.status" in text and kind != "http":
+        said = "older engines gave HTTP responses this kind of error, and this task sends no request: write a kind of today"
         doc.todo(point.holder, said, node)
         return
-    doc.report_older("habit", "a kind of error by an older name", f"`{_STATUS}`", node)
+    doc.report_older("habit", "a kind of error by an older name", f"`{text.strip()}`", node)
     node.rewrite(text)
 
 
@@ -82,11 +56,15 @@ def _compare(match: re.Match[str]) -> str:
 
 
 def _select(match: re.Match[str]) -> str:
-    words = _QUOTED.findall(match["words"])
-    if not any(word in _CONDITIONS or word in _KINDS for word in words):
+    if not _has_older_word(match["words"]) or _ALL_QUOTED.fullmatch(match["words"]) is None:
         return match[0]
+    words = _QUOTED.findall(match["words"])
     condition = " or ".join(_conditions(words, match["name"]))
     return _negate(condition) if match["negated"] else f"({condition})"
+
+
+def _has_older_word(words: str) -> bool:
+    return any(word in STATUS_CONDITIONS or word in FOREIGN_KINDS for word in _QUOTED.findall(words))
 
 
 def _negate(condition: str) -> str:
@@ -95,11 +73,12 @@ def _negate(condition: str) -> str:
 
 
 def _conditions(words: list[str], name: str) -> Iterator[str]:
+    name = f"{name.rpartition('.')[0]}.kind"  # which older documents also call `type`
     for word in words:
-        if word in _CONDITIONS:
-            condition = _CONDITIONS[word]
+        if word in STATUS_CONDITIONS:
+            condition = STATUS_CONDITIONS[word]
             yield f"({condition})" if " and " in condition and len(words) > 1 else condition
-    kinds = list(dict.fromkeys(_KINDS.get(word, word) for word in words if word not in _CONDITIONS))
+    kinds = list(dict.fromkeys(FOREIGN_KINDS.get(word, word) for word in words if word not in STATUS_CONDITIONS))
     if len(kinds) == 1:
         yield f"{name} == '{kinds[0]}'"
     elif kinds:

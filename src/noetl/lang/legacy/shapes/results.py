@@ -195,7 +195,7 @@ class StepResults:
 
     def code(self, task: MapNode, inputs: frozenset[str] = frozenset()) -> CodeShape:
         """What the code of a task shows."""
-        if text_of(task, "kind") != "python":
+        if text_of(task, "kind") != "python" or "code" not in task:
             return CodeShape()
         return read_code(text_of(task, "code"), inputs | input_names(task))
 

@@ -244,7 +244,11 @@ class ShapeLowering:
             if publication is not None and publication.is_certain:
                 self.fit(publication, tree, task.entry("code") or task.entries[0])
         if text_of(task, "kind") == "playbook":
-            self.warn_of_child(task)
+            self.warn_of_unseen(task, "the child")
+        elif text_of(task, "kind") == "python" and not code.is_known:
+            reader = "the module" if "module" in task else "code that cannot be analyzed"
+            self.warn_of_unseen(task, reader)
+            self.warn_of_unseen(step, reader)
 
     def reads_of(self, code: CodeShape, task: MapNode, name: str) -> ReadTree | None:
         """How an input is read, by the code itself and by readers of what it hands on."""
@@ -345,14 +349,14 @@ class ShapeLowering:
             return
         self.fit(self.publications.element_publication(loop), reads, holder)
 
-    def warn_of_child(self, task: MapNode) -> None:
-        """What a child reads of a result that it is given is not known here."""
-        block = map_of(task, "input")
+    def warn_of_unseen(self, holder: MapNode, reader: str) -> None:
+        """What a child, or code that cannot be read, makes of a result that it is given is not known here."""
+        block = map_of(holder, "input")
         for one in block.entries if block is not None else []:
-            publication = self.publications.by_place.get(("input", id(task), one.name))
+            publication = self.publications.by_place.get(("input", id(holder), one.name))
             if publication is not None and publication.is_older and publication.result.view:
                 keys = ", ".join(list(publication.result.view)[:3])
-                said = f"the child gets the result itself; older engines gave it `{{{keys} …}}`: see what it reads"
+                said = f"{reader} gets the result itself; older engines gave it `{{{keys} …}}`: see what it reads"
                 self.doc.todo(one, said, one.key)
 
     # --- writing -----------------------------------------------------------------------------------------------

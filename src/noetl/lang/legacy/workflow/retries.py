@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.lang.grammar.foreign_error_kinds import FOREIGN_KINDS, STATUS_CONDITIONS
 from noetl.lang.legacy.lowered_document import Lowering, quote_entries
 from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
 from noetl.lang.reading.node import MapEntry, MapNode, NodeBase, Scalar, make, plain_value
@@ -15,12 +16,6 @@ _BACKOFF = ("backoff", "strategy", "backoff_strategy")
 _CONDITION = ("retry_when", "when", "condition", "expr")
 _CAUSES = ("retryable_status_codes", "status_codes", "on_status", "retry_on")
 _WORDS = {"none": "none", "fixed": "fixed", "constant": "fixed", "linear": "linear", "exponential": "exponential"}
-#: causes by name, as kinds of errors
-_KINDS = {"timeout": "timeout", "connection": "http-transport", "connection_error": "http-transport",
-          "network": "http-transport", "network_error": "http-transport"}  # fmt: skip
-#: causes by name, as conditions on the status of a response
-_STATUSES = {"server_error": ">= 500", "5xx": ">= 500", "rate_limit": "== 429", "rate_limited": "== 429",
-             "auth": "in [401, 403]", "not_found": "== 404"}  # fmt: skip
 _ERROR = "output.status == 'error'"
 
 
@@ -150,14 +145,15 @@ def _causes(block: _RetryBlock) -> str | None:
     if not causes:
         return None
     numbers = [one for one in causes if isinstance(one, int) and not isinstance(one, bool)]
-    kinds = list(dict.fromkeys(_KINDS[one] for one in causes if isinstance(one, str) and one in _KINDS))
-    statuses = [f"output.http.status {_STATUSES[one]}" for one in causes if isinstance(one, str) and one in _STATUSES]
-    if len(numbers) + sum(isinstance(one, str) and (one in _KINDS or one in _STATUSES) for one in causes) < len(causes):
+    words = [one for one in causes if isinstance(one, str)]
+    conditions = [STATUS_CONDITIONS[one] for one in words if one in STATUS_CONDITIONS]
+    kinds = [FOREIGN_KINDS.get(one, one) for one in words if one in FOREIGN_KINDS or one == "timeout"]
+    if len(numbers) + len(conditions) + len(kinds) < len(causes):
         return None
     block.take(*_CAUSES)
     either = [f"output.http.status in {numbers}"] if numbers else []
-    either += statuses
-    either += [f"output.error.kind in {kinds}"] if kinds else []
+    either += [f"({one})" if " and " in one else one for one in conditions]
+    either += [f"output.error.kind in {list(dict.fromkeys(kinds))}"] if kinds else []
     return f"{_ERROR} and {either[0] if len(either) == 1 else '(' + ' or '.join(either) + ')'}"
 
 
