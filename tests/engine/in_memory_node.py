@@ -146,7 +146,7 @@ class House:
                 self.alarms.append(order.at)
             elif isinstance(order, StopChild):
                 self.stopped.append(order.execution_id)
-                self.happen(ChildEnded(order.execution_id, failed(failure("cancelled", "it was told to end"))))
+                self.await_child(order.execution_id, failed(failure("cancelled", "it was told to end")))
             elif isinstance(order, StartChild) and self.children_end:
                 self.happen(ChildEnded(order.child["execution_id"], ok({"child": order.child["path"]})))
 

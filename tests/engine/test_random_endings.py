@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -275,8 +276,8 @@ def test_requests_at_any_moment_leave_nothing_out(start: int) -> None:
             if made.state.over:
                 break
             if chance.random() < 0.15:
-                kind = chance.choice([*wanted, Cancel] if cancels else wanted)
-                made._alive(lambda made=made, kind=kind: made.happen(kind()))
+                request = chance.choice([*wanted, Cancel] if cancels else wanted)()
+                made._alive(partial(made.happen, request))
             elif not made._alive(made.tick):
                 made.happen(Resume())
         while not made.state.over and made._alive(made.tick):

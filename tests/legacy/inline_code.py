@@ -16,7 +16,6 @@ class InlineCode:
     """Runs the code of generated playbooks in this process: it is ours, and a process for each would take minutes."""
 
     blocks = False
-    refusal = ""
 
     def find_refusal(self, code: str) -> str:
         """Why code is not run."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from noetl.drivers.confinement.bounds import Bounds, enforcement_failure
+from noetl.drivers.confinement import Bounds, enforcement_failure
 from noetl.model.diagnostics import Span
 from noetl.model.output import Output, failed, failure, ok
 from noetl.server.core import Catalog
@@ -113,7 +113,7 @@ def _effect_of(node: ast.AST) -> str:
         return ""
     if node.attr in _EFFECTS_BELOW or (node.attr.startswith("_") and node.attr not in _HARMLESS):
         return f"it uses `{node.attr}`"
-    return "it uses the clock" if isinstance(node.value, ast.Name) and node.value.id == "time" else ""
+    return ""
 
 
 def _imported(node: ast.AST) -> list[str]:
