@@ -249,6 +249,49 @@ def test_branches_that_surely_arrive_are_counted() -> None:
     assert todo == []
 
 
+def test_a_branch_to_which_no_token_comes_is_not_waited_for() -> None:
+    text, todo = migrated(
+        """\
+        workflow:
+          - {step: start, next: [{step: a}, {step: both}]}
+          - {step: a, tool: {kind: noop}}
+          - {step: lost, tool: {kind: noop}, next: [{step: b}, {step: both}]}
+          - {step: b, tool: {kind: noop}, next: [{step: both}]}
+          - {step: both, tool: {kind: noop}}
+        """
+    )
+    assert "admit" not in text
+    assert todo == []
+
+
+def test_the_branches_of_the_nearest_fan_out_are_counted() -> None:
+    text, todo = migrated(
+        """\
+        workflow:
+          - {step: start, next: [{step: in_time, when: "{{ workload.x }}"}, {step: late, when: "{{ not workload.x }}"}]}
+          - {step: late, tool: {kind: noop}}
+          - {step: in_time, next: [{step: a}, {step: b}]}
+          - {step: a, tool: {kind: noop}, next: [{step: both}]}
+          - {step: b, tool: {kind: noop}, next: [{step: both}]}
+          - {step: both, tool: {kind: noop}}
+        workload: {x: true}
+        """
+    )
+    assert "from: [a, b]" in text
+    assert todo == []
+
+
+def test_meetings_are_found_in_a_time_that_grows_with_the_document() -> None:
+    diamond = "- {step: s%d, next: [{step: a%d}, {step: b%d}]}\n" + "".join(
+        f"- {{step: {one}%d, tool: {{kind: noop}}, next: [{{step: s%d}}]}}\n" for one in "ab"
+    )
+    many = 400
+    steps = "".join(diamond % (at, at, at, at, at + 1, at, at + 1) for at in range(many))
+    text, todo = migrated(f"workflow:\n{steps}- {{step: s{many}, tool: {{kind: noop}}}}\n")
+    assert text.count("join:") == many
+    assert todo == []
+
+
 def test_in_a_document_of_today_branches_that_meet_are_asked_about() -> None:
     text, todo = migrated(
         """\

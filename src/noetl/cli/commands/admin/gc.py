@@ -13,7 +13,7 @@ from noetl.cli.output.printing import as_json, count, out, size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from noetl.ports import EventLog
+    from noetl.ports import EventLog, Summary
     from noetl.results import PayloadStore, Removable
 
 #: events are read so many at a time
@@ -61,20 +61,28 @@ def _drop_needed(store: PayloadStore, expired: list[Removable]) -> list[Removabl
     from noetl.results import find_needed
 
     with open_command_log() as log:
-        needed = find_needed(store.parts_of, _undo_texts(log))
-    return [one for one in expired if (one.owner, one.name) not in needed]
+        undoing = [one.execution_id for one in log.summaries(limit=1_000_000, unfinished=True) if _may_undo(log, one)]
+        needed = find_needed(store.parts_of, _undo_texts(log, undoing)) if undoing else set()
+    # What a step has stored may be a part of its end, which is recorded later than that has expired.
+    return [one for one in expired if one.owner not in undoing and (one.owner, one.name) not in needed]
 
 
-def _undo_texts(log: EventLog) -> Iterator[bytes]:
-    """The ends that executions which are not over would have to undo, as text."""
+def _may_undo(log: EventLog, summary: Summary) -> bool:
+    """Whether a step of an execution, or one that it may plan, can have a compensation."""
+    source = log.source(summary.playbook)
+    return source is None or "compensation" in source.text or "synthesize" in source.text
+
+
+def _undo_texts(log: EventLog, execution_ids: list[str]) -> Iterator[bytes]:
+    """The ends that executions would have to undo, as text."""
     import msgspec
 
     from noetl.history import state_at
 
-    for summary in log.summaries(limit=1_000_000, unfinished=True):
-        state = state_at(log, summary.execution_id)
+    for execution_id in execution_ids:
+        state = state_at(log, execution_id)
         for record in (*state.undo, *((state.undoing,) if state.undoing is not None else ())):
-            for event in log.read(summary.execution_id, after=record.seq - 1, limit=1):
+            for event in log.read(execution_id, after=record.seq - 1, limit=1):
                 yield msgspec.json.encode(event.payload)
 
 

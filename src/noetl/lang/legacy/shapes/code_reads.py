@@ -84,7 +84,7 @@ class _CodeReader(ExpressionReader):
             self.statement(statement, env)
 
     def statement(self, node: ast.stmt, env: CodeNames) -> None:
-        self.charge(1 + len(env))
+        self.charge(1)
         handler = _STATEMENTS.get(type(node))
         if handler is not None:
             handler(self, node, env)
@@ -143,6 +143,7 @@ class _CodeReader(ExpressionReader):
 
     def branches(self, env: CodeNames, *bodies: list[ast.stmt]) -> None:
         """Run each body over a copy of the environment; afterwards every name may be what it was in any of them."""
+        self.charge(len(env) * len(bodies))
         copies = [dict(env) for _ in bodies]
         for body, copy in zip(bodies, copies, strict=True):
             self.block(body, copy)

@@ -7,9 +7,12 @@ it (`quiet()`), and runs once.
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 
+from noetl.lang.analysis.flow import NodeId, find_cycles, reachable
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map
 from noetl.lang.reading.node import MapNode, Scalar, entry, list_of, make, map_of, text_of
 
@@ -21,7 +24,6 @@ _ALWAYS = re.compile(
 
 @dataclass(frozen=True)
 class _Arc:
-    source: str
     target: str
     is_conditional: bool
 
@@ -42,64 +44,86 @@ class _Net:
 
     def __init__(self, doc: Lowering) -> None:
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
-        self.arcs = [arc for step in self.steps.values() for arc in _arcs(step)]
-        self.after: dict[str, list[_Arc]] = {name: [] for name in self.steps}
-        for arc in self.arcs:
-            self.after[arc.source].append(arc)
+        self.after: dict[str, list[_Arc]] = {
+            name: [arc for arc in _arcs(step) if arc.target in self.steps] for name, step in self.steps.items()
+        }
+        self.graph: dict[NodeId, list[NodeId]] = {
+            name: [arc.target for arc in arcs] for name, arcs in self.after.items()
+        }
+        first = text_of(doc.first_step(), "step")
+        reached = reachable(self.graph, first) if first in self.graph else set[NodeId]()
+        #: steps that send out several tokens at once, as far as a token comes to them at all
+        self.fan_outs = {
+            name for name, arcs in self.after.items()
+            if len(arcs) > 1 and name in reached and _is_inclusive(self.steps[name])
+        }  # fmt: skip
 
     @cached_property
     def before(self) -> dict[str, list[str]]:
         """By step, those with an arc to it."""
         found: dict[str, list[str]] = {name: [] for name in self.steps}
-        for arc in self.arcs:
-            if arc.target in found and arc.source not in found[arc.target] and arc.source != arc.target:
-                found[arc.target].append(arc.source)
+        for source, arcs in self.after.items():
+            for arc in arcs:
+                if source not in found[arc.target] and source != arc.target:
+                    found[arc.target].append(source)
         return found
 
-    def reach(self, start: str, *, without: frozenset[str] = frozenset()) -> set[str]:
-        """The steps that a token at `start` can come to, itself included, not passing through some of them."""
-        seen: set[str] = set()
-        waiting = [start] if start in self.steps and start not in without else []
+    @cached_property
+    def on_cycles(self) -> set[str]:
+        """The steps that a token can come to again."""
+        again = {name for part in find_cycles(self.graph, self.graph) for name in part if isinstance(name, str)}
+        return again | {name for name in self.steps if name in self.graph[name]}
+
+    def ancestors(self, name: str) -> dict[str, None]:
+        """The steps from which a token can come to a step, the nearest first, without that step."""
+        found: dict[str, None] = {}
+        waiting = deque(self.before[name])
         while waiting:
-            name = waiting.pop()
-            if name not in seen:
-                seen.add(name)
-                waiting += [
-                    arc.target for arc in self.after[name] if arc.target in self.steps and arc.target not in without
-                ]
-        return seen
+            one = waiting.popleft()
+            if one not in found and one != name:
+                found[one] = None
+                waiting.extend(self.before[one])
+        return found
 
     def find_fan_out(self, name: str) -> str | None:
-        """The step whose branches meet at a step."""
-        before = self.before[name]
-        for source, step in self.steps.items() if len(before) > 1 else ():
-            arcs = self.after[source]
-            if source == name or len(arcs) < 2 or not _is_inclusive(step):
-                continue
-            branches = [self.branch(source, arc, name) for arc in arcs]
-            arrived = [[at for at, branch in enumerate(branches) if one in branch] for one in before]
-            meeting = [found for found in arrived if found]
-            if len(meeting) > 1 and len({at for found in meeting for at in found}) > 1:
-                return source
-        return None
+        """The nearest step whose branches meet at a step."""
+        if len(self.before[name]) < 2 or not self.fan_outs:
+            return None
+        ancestors = self.ancestors(name)
+        return next((one for one in ancestors if one in self.fan_outs and self.meet(one, name, ancestors)), None)
 
-    def branch(self, source: str, arc: _Arc, meeting: str) -> set[str]:
-        """The steps of one branch; of an arc that leads to the meeting itself, the step that it comes from."""
+    def meet(self, source: str, name: str, ancestors: Container[str]) -> bool:
+        """Whether tokens of two branches of a step come to another one, by two ways."""
+        arrived: dict[str, set[int]] = {}
+        leading = [at for at, arc in enumerate(self.after[source]) if arc.target == name or arc.target in ancestors]
+        for at in leading if len(leading) > 1 else ():
+            branch = self.branch(source, self.after[source][at], name, ancestors)
+            for one in branch.intersection(self.before[name]):
+                arrived.setdefault(one, set()).add(at)
+        return len(arrived) > 1 and len(set().union(*arrived.values())) > 1
+
+    def branch(self, source: str, arc: _Arc, meeting: str, ancestors: Container[str]) -> set[str]:
+        """The steps of one branch that lead to a meeting; of an arc that leads to it directly, the step that it comes from."""
         if arc.target == meeting:
             return {source}
-        return self.reach(arc.target, without=frozenset({meeting, source}))
+        seen: set[str] = set()
+        waiting = [arc.target]
+        while waiting:
+            name = waiting.pop()
+            if name not in seen and name != source and name in ancestors:
+                seen.add(name)
+                waiting += [after.target for after in self.after[name]]
+        return seen
 
     def is_certain(self, source: str, meeting: str) -> bool:
         """Whether every step before the meeting gets its token, once, whatever happens."""
-        inside: set[str] = {source}
-        for arc in self.after[source]:
-            inside |= self.branch(source, arc, meeting)
-        inside = {one for one in inside if meeting in self.reach(one)}
+        ancestors = self.ancestors(meeting)
+        inside = {source}.union(*(self.branch(source, arc, meeting, ancestors) for arc in self.after[source]))
         if not set(self.before[meeting]) <= inside:
             return False
         for name in inside:
             arcs = self.after[name]
-            if any(arc.is_conditional for arc in arcs) or (len(arcs) > 1 and not _is_inclusive(self.steps[name])):
+            if any(arc.is_conditional for arc in arcs) or (len(arcs) > 1 and name not in self.fan_outs):
                 return False
         return True
 
@@ -107,7 +131,7 @@ class _Net:
 def _arcs(step: MapNode) -> list[_Arc]:
     arcs = list_of(map_of(step, "next"), "arcs")
     items = [arc for arc in arcs.items if isinstance(arc, MapNode)] if arcs is not None else []
-    return [_Arc(text_of(step, "step"), text_of(arc, "step"), _is_conditional(arc)) for arc in items if "step" in arc]
+    return [_Arc(text_of(arc, "step"), _is_conditional(arc)) for arc in items if "step" in arc]
 
 
 def _is_conditional(arc: MapNode) -> bool:
@@ -134,13 +158,12 @@ def _join(doc: Lowering, net: _Net, name: str, fan_out: str) -> None:
     near = step.get("step") or step
     holder = step.entry("step")
     meeting = f"branches of `{fan_out}` meet at `{name}`"
-    if fan_out in net.reach(name) or any(name in net.reach(arc.target) for arc in net.after[name]):
+    if name in net.on_cycles:
         said = f"{meeting}, and it is part of a cycle: say with `admit` what each of its runs waits for"
         doc.todo(holder, said, near) if doc.migrating else None
         return
-    if (
-        not doc.found_any or name in doc.given_args
-    ):  # tokens with `args` of their own are no longer told apart by a join
+    # Of tokens with `args` of their own, a join would keep those of one alone.
+    if not doc.found_any or name in doc.given_args:
         said = f"{meeting}: it runs once for each. If it is to wait for all, add `admit.join`"
         doc.todo(holder, said, near) if doc.migrating else None
         return
