@@ -19,8 +19,10 @@ NoetlError
 ├── StoreFailed             the event log cannot be read or written; what was durable still is (`ports.log`)
 │   ├── StoreUnreachable    the store does not answer now, and may later
 │   └── LogDamaged          the log of one execution cannot be read
+├── MachineExhausted        this machine has no more open files, processes or memory (`drivers.exhaustion`)
 ├── Conflict                another process has appended to the execution's log: load it again (`ports.log`)
 ├── OwnedElsewhere          another process owns the execution (`server.core.children`)
+├── ExecutionStuck          deciding what follows in an execution took too long, or failed (`errors`)
 ├── KeyReused               an idempotency key comes with another request than before (`server.core.start_keys`)
 ├── SignalRefused           no wait of the execution takes what was sent (`errors`)
 ├── ReplayDiverged          a recorded decision differs from the one the engine makes (`engine.decision_replay`)
@@ -78,6 +80,14 @@ class ClientError(NoetlError):
 
 class SignalRefused(NoetlError):
     """A signal that is awaited, and that no wait takes: nothing of it is recorded."""
+
+
+class ExecutionStuck(NoetlError):
+    """Deciding what follows in an execution took too long, or failed: it was set aside."""
+
+
+class MachineExhausted(NoetlError):
+    """This machine has no more open files, processes or memory: what was tried is tried again later."""
 
 
 class UsageError(NoetlError):

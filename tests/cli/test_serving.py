@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from noetl.app.http_server import BatchingTransport, bind_socket
+from noetl.app.http_protocol import BatchingTransport
+from noetl.app.http_server import bind_socket
 
 
 def test_a_socket_is_known_to_be_tcp() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from noetl.errors import UndefinedValue
-from noetl.expr import Template, template, value
+from noetl.expr import Template, is_larger, template, value
 from noetl.expr.values import LateValue
 
 
@@ -53,3 +53,8 @@ def test_a_late_value_keeps_what_speaks_of_rows_and_what_it_is_told_to_keep() ->
     assert found["list"][2].source == "{{ chunk.index }}/{{ x }}"
     assert found["n"] == 1
     assert isinstance(LateValue(tree, frozenset({"query"})).with_tree({"query": row}).evaluate({})["query"], Template)
+
+
+@pytest.mark.parametrize("digits", [9, 99, 100, 102, 5_000])
+def test_a_whole_number_counts_as_large_by_its_digits(digits: int) -> None:
+    assert is_larger(10**digits, 100) is (digits + 1 > 100)

@@ -122,3 +122,19 @@ def test_a_reducer_is_a_known_word_for_a_key_of_ctx() -> None:
 def test_every_loop_of_a_nest_is_checked() -> None:
     inner = "loop: {in: [2], loop: {in: [3], iterator: z, spec: {policy: {reduce: {ctx.a: sum}}}}}"
     assert [code for code, _, _ in errors(loop(inner))] == ["missing-key", "wrong-value"]
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [
+        "[]",
+        "x",
+        "{spec: []}",
+        "{spec: x}",
+        "{spec: {policy: []}}",
+        "{spec: {policy: {limits: x, finally: [], results: 1}}}",
+    ],
+)
+def test_an_executor_of_any_shape_is_answered(executor: str) -> None:
+    text = HEAD.replace("workflow:", f"executor: {executor}\nworkflow:") + "  - {step: end}\n"
+    assert "wrong-type" in [one.code for one in load(text, KINDS).diagnostics]

@@ -8,7 +8,7 @@ import errno
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noetl.app.end_signals import list_end_signals
 from noetl.errors import NoetlError, UsageError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
 
+    from noetl.app.http_protocol import ConnectionLimits
     from noetl.config import Settings
 
 _MISSING = "the server is not installed; it comes with: pip install 'noetl[server]'"
@@ -73,10 +74,15 @@ def address_of(listening: socket.socket) -> str:
 
 
 async def serve(
-    app: Starlette, listening: socket.socket, *, ready: Callable[[], None], drain: Callable[[], Awaitable[None]]
+    app: Starlette,
+    listening: socket.socket,
+    *,
+    ready: Callable[[], None],
+    drain: Callable[[], Awaitable[None]],
+    limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve until a signal to end or SIGINT comes: then take nothing new, `drain`, and let connections end. A second signal ends it at once."""
-    server = _server(app)
+    server = _server(app, limits)
     wanted, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def ask() -> None:
@@ -103,16 +109,10 @@ async def serve(
             loop.remove_signal_handler(name)
 
 
-def _server(app: Starlette) -> uvicorn.Server:
+def _server(app: Starlette, limits: ConnectionLimits | None = None) -> uvicorn.Server:
     import uvicorn
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    class Protocol(HttpToolsProtocol):
-        """One that sends the head of an answer with its body: whoever waits is woken once."""
-
-        def connection_made(self, transport: Any) -> None:
-            whole: Any = BatchingTransport(transport)
-            super().connection_made(whole)
+    from noetl.app.http_protocol import make_protocol, read_limits
 
     class Server(uvicorn.Server):
         """One that leaves signals to us: what runs is to end before its connections do."""
@@ -123,7 +123,7 @@ def _server(app: Starlette) -> uvicorn.Server:
 
     config = uvicorn.Config(
         app,
-        http=Protocol,
+        http=make_protocol(limits or read_limits()),
         loop="none",
         lifespan="off",
         log_level="warning",
@@ -134,33 +134,6 @@ def _server(app: Starlette) -> uvicorn.Server:
         timeout_keep_alive=_KEPT_S,
     )
     return Server(config)
-
-
-class BatchingTransport:
-    """A transport that writes at the end of a turn of the event loop what was written in it."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._parts: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Write, soon."""
-        if not self._parts:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._parts.append(data)
-
-    def _flush(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts:
-            self._transport.write(b"".join(parts) if len(parts) > 1 else parts[0])
-
-    def close(self) -> None:
-        """Close, behind what was written."""
-        self._flush()
-        self._transport.close()
 
 
 async def _wait_until_started(server: uvicorn.Server, serving: asyncio.Future[None]) -> None:

@@ -13,15 +13,16 @@ from typing import Any, Self
 from noetl.app import tune_gc
 from noetl.config import Settings, settings
 from noetl.dispatch import DeadLetter, Give
+from noetl.errors import ExecutionStuck, NoetlError
 from noetl.model.net import Net
 from noetl.model.output import Failure
 from noetl.model.requests import Cancel
 from noetl.model.wire import Key
 from noetl.pipeline import Moment
-from noetl.ports import Call, EventLog, LogLine, PlaybookSource, ResultDamaged, ResultGone, WorkerRegistry
+from noetl.ports import OVER, Call, EventLog, LogLine, PlaybookSource, ResultDamaged, ResultGone, WorkerRegistry
 from noetl.results import PayloadStore, open_payloads
 from noetl.secrets import Keychains, open_store, read_credential
-from noetl.server.core import Catalog, ControlPlane, Effects, LiveExecution
+from noetl.server.core import MARKS, Catalog, ControlPlane, Effects, LiveExecution, Watchdog
 from noetl.tools import ToolKinds
 from noetl.worker import LocalWorld, PipelineRunners, RunningExecution, sweep_drafts
 
@@ -67,6 +68,8 @@ def open_local_node() -> LocalNode:
 
 #: the name of the worker in this process
 LOCAL = "local"
+#: seconds before executions are resumed that this process had to let go of, and while that fails
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 
 
 class LocalWorker:
@@ -109,8 +112,12 @@ class LocalNode(ControlPlane):
         catalog: Catalog | None = None,
         effects: Effects | None = None,
         alone: bool = False,
+        serves: bool = False,
     ) -> None:
         self.settings = settings
+        #: it resumes by itself what it had to let go of: nobody waits for its end to do so
+        self._serves = serves
+        self._lost: dict[str, NoetlError] = {}
         self.kinds = kinds or ToolKinds()
         effects = effects or Effects()
         clock = effects.clock
@@ -119,7 +126,10 @@ class LocalNode(ControlPlane):
         self.runners.receiver = self
         self.keychains = Keychains(settings, clock=clock, new_id=effects.new_id)
         side = LocalWorker(self.runners)
-        super().__init__(log, catalog or Catalog(self.kinds), side, effects, local=LOCAL, alone=alone)
+        watchdog = Watchdog(settings.home / MARKS)
+        super().__init__(
+            log, catalog or Catalog(self.kinds), side, effects, local=LOCAL, alone=alone, watchdog=watchdog
+        )
 
     async def __aenter__(self) -> Self:
         tune_gc()
@@ -208,6 +218,37 @@ class LocalNode(ControlPlane):
         """Hear that a pipeline broke: the execution stops here, and can be resumed."""
         super().on_broken(key, error)
         self.on_done(key)
+
+    def on_lost(self, execution_id: str, error: NoetlError) -> None:
+        """Resume later what could not be written or run now."""
+        super().on_lost(execution_id, error)
+        if not self._serves or isinstance(error, ExecutionStuck):
+            return
+        if not self._lost:
+            self.spawn(self._resume_lost())
+        self._lost[execution_id] = error
+
+    async def _resume_lost(self) -> None:
+        """Resume executions until none is left to resume; children are resumed by their parents."""
+        wait_s, reported = _FIRST_RETRY_S, set[str]()
+        while self._lost:
+            for execution_id, error in self._lost.items():
+                if execution_id not in reported:
+                    self.warn(f"{execution_id} is interrupted and will be resumed: {error}")
+            reported |= set(self._lost)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
+            for execution_id in list(self._lost):
+                await self._resume_one(execution_id)
+
+    async def _resume_one(self, execution_id: str) -> None:
+        try:
+            summary = await asyncio.to_thread(self.log.summary, execution_id)
+            if summary is not None and summary.status not in OVER and summary.parent not in self._lost:
+                await self.resume(execution_id)
+            self._lost.pop(execution_id, None)
+        except NoetlError as error:
+            self._lost[execution_id] = error
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(self.effects.clock(), UTC).isoformat(timespec="milliseconds")

@@ -17,7 +17,7 @@ from noetl.config import Settings
 from noetl.ports import StoreUnreachable
 from noetl.results import PayloadSender
 from noetl.server.cluster import ServerNode
-from noetl.server.core import resume_unowned
+from noetl.server.core import MARKS, Watchdog, resume_unowned
 from noetl.server.http import build_app, build_worker_routes
 
 if TYPE_CHECKING:
@@ -61,8 +61,15 @@ async def prepare_server(
         shared: Any = log if found.store is not None else None
         registry = await _open_with_retries(open_registry, found, print_line)
         made = ServerNode(
-            log, open_catalog(), registry, lease_s=found.lease_s, bus=bus, url=address, cluster_store=shared
-        )  # fmt: skip
+            log,
+            open_catalog(),
+            registry,
+            lease_s=found.lease_s,
+            bus=bus,
+            url=address,
+            cluster_store=shared,
+            watchdog=Watchdog(found.home / MARKS),
+        )
         node = await stack.enter_async_context(made)
         node.print_line = node.worker_api.roster.print_line = print_line
         if bus is not None:
@@ -82,7 +89,7 @@ async def prepare_local_server(
     listening = bind_socket(host, port)
     address = address_of(listening)
     with contextlib.closing(listening), open_access(found, host, listening, print_line) as access:
-        async with LocalNode(found, open_log(found)) as node:
+        async with LocalNode(found, open_log(found), serves=True) as node:
             sender = PayloadSender(node.results)
             api = build_app(node, access, results=sender)
             node.print_line = print_line

@@ -146,6 +146,10 @@ def find(log: EventLog, given: str) -> Summary:
     raise UsageError(f"there is no execution {given!r}; `noetl ps` lists them, and `last` is the latest")
 
 
+#: nothing new starts in an execution of such a status until it is unpaused
+HALTED = ("paused", "stuck")
+
+
 def is_interrupted(summary: Summary) -> bool:
     """Whether nobody goes on with it, though it is not over."""
     return summary.status not in OVER and not summary.is_attended
@@ -155,7 +159,7 @@ def describe_status(summary: Summary) -> str:
     """Its status, in the words that say what can be done about it."""
     if not is_interrupted(summary):
         return summary.status
-    return "paused, interrupted" if summary.status == "paused" else "interrupted"
+    return f"{summary.status}, interrupted" if summary.status in HALTED else "interrupted"
 
 
 def waits_for(log: EventLog, summary: Summary) -> list[str]:
@@ -180,9 +184,9 @@ def runner(summary: Summary) -> str:
 def resume_hint(summary: Summary) -> str:
     """Of an execution that nobody runs, how to go on with it."""
     execution_id = summary.execution_id
-    if summary.status == "paused":
+    if summary.status in HALTED:
         return (
-            f"it is paused, and its process has ended; run `noetl unpause {execution_id}` and then "
+            f"it is {summary.status}, and its process has ended; run `noetl unpause {execution_id}` and then "
             f"`noetl resume {execution_id}` to continue it"
         )
     return f"it is interrupted: its process has ended; run `noetl resume {execution_id}` to continue it"

@@ -100,7 +100,10 @@ class ExecutionProcesses:
 
     def kill(self) -> bool:
         """Kill all there is of it; False: there was nothing."""
-        return _kill(_descendants([(f"{_MARK}={self.token}-".encode(), None)]))
+        try:
+            return _kill(_descendants([(f"{_MARK}={self.token}-".encode(), None)]))
+        except OSError:  # no open files are left to look with
+            return True
 
     async def close(self) -> None:
         """Kill them, and see that they are gone."""

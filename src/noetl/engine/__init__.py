@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         find_pending_orders as find_pending_orders,
         react as react,
         reissue_order as reissue_order,
+        set_aside as set_aside,
         start_execution as start_execution,
     )
     from noetl.engine.requests import explain_refusal as explain_refusal
@@ -30,7 +31,7 @@ else:
             "decision_replay": "ForkMark ReplayDiverged is_cause replay_decision",
             "fold": "apply",
             "net_index": "NetIndex",
-            "reaction": "check_idle find_pending_orders react reissue_order start_execution",
+            "reaction": "check_idle find_pending_orders react reissue_order set_aside start_execution",
             "requests": "explain_refusal",
         },
     )

@@ -10,7 +10,7 @@ import msgspec
 
 from noetl.engine.fold import apply
 from noetl.engine.net_index import NetIndex
-from noetl.model.events import EVENTS, Event, Fact, event_id
+from noetl.model.events import EVENTS, Event, Fact
 from noetl.model.orders import Order
 from noetl.model.state import Execution, StepRun
 
@@ -107,7 +107,7 @@ class DecisionBuilder:
     ) -> Event:
         execution_id, seq = self.state.execution_id, self.state.seq + 1
         event = Event(
-            event_id(execution_id, seq),
+            f"{execution_id}-{seq}",  # `event_id`, without a call for each event
             execution_id,
             seq,
             self.timestamp,
@@ -117,7 +117,7 @@ class DecisionBuilder:
             entity_id,
             status,
             payload,
-            event_id(execution_id, parent) if parent else None,
+            f"{execution_id}-{parent}" if parent else None,
             run,
             task_run_id,
             iteration,

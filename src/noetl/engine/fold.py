@@ -68,8 +68,13 @@ def _apply_paused(state: Execution, event: Event) -> None:
 def _apply_resumed(state: Execution, event: Event) -> None:
     # Who asks for one run to go on means it; a parent takes back no more than its own wish.
     by = event.payload.get("by")
+    state.stuck = None if by is None else state.stuck
     state.paused_by = [one for one in state.paused_by if by is not None and one != by]
     _mark_handled(state, event)
+
+
+def _apply_stuck(state: Execution, event: Event) -> None:
+    state.stuck = event.payload["reason"]
 
 
 def _mark_handled(state: Execution, event: Event) -> None:
@@ -78,6 +83,7 @@ def _mark_handled(state: Execution, event: Event) -> None:
 
 def _apply_cancelled(state: Execution, event: Event) -> None:
     state.terminated = "cancelled"
+    state.stuck = None
     _mark_handled(state, event)
     state.error = {"kind": "cancelled", "message": event.payload["why"], "step": None}
 
@@ -194,6 +200,7 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "workflow.synthesized": _apply_synthesized,
     "signal.received": _apply_signal,
     "execution.paused": _apply_paused,
+    "execution.stuck": _apply_stuck,
     "execution.resumed": _apply_resumed,
     "execution.cancelled": _apply_cancelled,
     "execution.forked": _apply_forked,

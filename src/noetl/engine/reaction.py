@@ -20,7 +20,7 @@ from noetl.engine.net_index import NetIndex
 from noetl.engine.pipeline_order import order_pipeline, resume_pipeline
 from noetl.model.events import Fact
 from noetl.model.orders import AwaitChild, RunPipeline, StartChild, WakeAt
-from noetl.model.requests import OpenExecution, Request
+from noetl.model.requests import Cancel, OpenExecution, Pause, Request, Resume
 from noetl.model.state import Execution, Path, PipelineRun, find_pipeline, parse_label, pipeline_runs
 
 NewId = Callable[[], str]
@@ -50,6 +50,8 @@ def react(
 
 def apply_input(builder: DecisionBuilder, one: Fact | Request) -> None:
     """Let one thing happen, to its last consequence."""
+    if builder.state.stuck is not None and not isinstance(one, Cancel | Pause | Resume):
+        return  # whatever it is, deciding it could take as long as before
     if isinstance(one, Fact):
         _on_fact(builder, one)
     else:
@@ -213,8 +215,17 @@ def reissue_order(net_index: NetIndex, state: Execution, order: RunPipeline, now
     return found
 
 
+def set_aside(net_index: NetIndex, state: Execution, reason: str, now: float) -> Decision:
+    """Decide nothing more for an execution until it is resumed or cancelled."""
+    builder = DecisionBuilder(net_index, state, now, str)
+    builder.emit("execution.stuck", state.path, {"reason": reason}, parent=builder.last, status="error")
+    return builder.decision
+
+
 def check_idle(state: Execution) -> tuple[bool, float | None]:
     """Whether an execution waits for nothing but times and words from outside; and the first of the times."""
+    if state.stuck is not None:
+        return True, None
     if state.over or state.boundaries or state.stopped_children:
         return False, None
     times: list[float] = []

@@ -73,6 +73,8 @@ def find_taker(state: Execution, name: str, data: Any, by: str | None) -> tuple[
 
 def explain_refusal(state: Execution, request: Signal) -> str | None:
     """Why a signal cannot be sent to an execution as it stands; None: a wait takes it, or it is kept for one."""
+    if state.stuck is not None:
+        return f"the execution is stuck: {state.stuck}; `noetl unpause {state.execution_id}` tries once more"
     taker, why = find_taker(state, request.name, request.data, request.by)
     return f"the signal `{request.name}` was refused: {why}" if taker is None and why else None
 
@@ -143,10 +145,10 @@ def _pause_children(builder: DecisionBuilder, *, paused: bool) -> None:
 def _on_resume(builder: DecisionBuilder, request: Resume) -> None:
     state = builder.state
     by = _pause_origin(request)
-    if not state.paused_by or by.get("by", state.paused_by[0]) not in state.paused_by:
+    if "parent" not in state.paused_by if request.with_parent else not state.paused:
         return
     builder.emit("execution.resumed", state.path, _request_number(request) | by, parent=builder.last)
-    if state.paused_by:
+    if state.paused:
         return
     _pause_children(builder, paused=False)
     _resume_pipelines(builder)

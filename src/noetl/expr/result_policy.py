@@ -46,7 +46,7 @@ _USUAL = ResultRules()
 
 def rules_of(spec: Mapping[str, LayeredValue], scopes: Mapping[str, Any]) -> ResultRules:
     """What a spec says; what it says wrongly is a problem, and the default stands in its place."""
-    if not any(key.startswith(("result.", "validate.")) for key in spec):
+    if not spec or not any(key.startswith(("result.", "validate.")) for key in spec):
         return _USUAL
     select = {key[len(_SELECT) :]: str(one.value) for key, one in spec.items() if key.startswith(_SELECT)}
     schema = hash_of(spec["validate.output"].value) if "validate.output" in spec else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -135,6 +136,8 @@ _LONGEST = 2_000
 _encoder = msgspec.json.Encoder()
 #: how deep, and at how many members, one looks for a long list before a value is written to see its size
 _LEVELS, _FEW = 3, 16
+_LISTS_AND_MAPS: Final = frozenset({dict, list, tuple})
+_DIGITS_PER_BIT: Final = math.log10(2)
 
 
 def render(value: Any, scopes: Mapping[str, Any]) -> Any:
@@ -176,10 +179,13 @@ def patch_of(
 
 def is_larger(value: Any, most: int) -> bool:
     """Whether a value has more than so many bytes as compact JSON."""
-    if isinstance(value, str):
+    kind = type(value)
+    if kind is int:
+        return bool(value.bit_length() * _DIGITS_PER_BIT > most)
+    if kind is str:
         # A character has at most six bytes, so that most texts need not be counted.
         return len(value) > most or (len(value) * 6 + 2 > most and len(_encoder.encode(value)) > most)
-    if not isinstance(value, Mapping | list | tuple) or not value:
+    if not value or kind is float or (kind not in _LISTS_AND_MAPS and not isinstance(value, Mapping | list | tuple)):
         return False
     return _has_more_members(value, most, _LEVELS) or len(_encoder.encode(value)) > most
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         snapshot_of as snapshot_of,
         source_of as source_of,
         state_at as state_at,
-        status_of as status_of,
     )
     from noetl.history.rerun_plan import (
         ForkPlan as ForkPlan,
@@ -68,7 +67,7 @@ else:
             "diff": "Change ComparedRun Difference Divergence Side StepDecision StepPair StepStanding diff_executions diff_values",
             "fork": "Fork ForkMismatch ForkTarget build_fork open_children origin_of payload_of",
             "fsck": "PayloadRule check_log",
-            "log_queries": "EVENTS_PER_PAGE events_of explain_cancel_refusal output_of output_of_step read_pipeline_events run_document snapshot_of source_of state_at status_of",
+            "log_queries": "EVENTS_PER_PAGE events_of explain_cancel_refusal output_of output_of_step read_pipeline_events run_document snapshot_of source_of state_at",
             "rerun_plan": "ForkPlan KeptStep PendingWork TaskEffect find_last_kept parse_fork_point",
             "why": "StepExplanation StepReason describe_standing explain_step",
         },

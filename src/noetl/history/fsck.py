@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from noetl.engine import apply
-from noetl.history.log_queries import events_of, read_snapshot, status_of
+from noetl.history.log_queries import events_of, read_snapshot
 from noetl.model.events import Event, epoch_seconds
 from noetl.model.net import Net
 from noetl.model.state import Execution, parse_label
@@ -270,8 +270,8 @@ def _check_whole(log: EventLog, summary: Summary, state: Execution) -> Iterator[
         return FsckProblem(kind, message, summary.execution_id, state.seq)
 
     # A run that goes on meanwhile is ahead of the summary that was read before it.
-    if state.seq == summary.seq and summary.status != status_of(state):
-        yield problem("summary", f"the summary says {summary.status}, the events say {status_of(state)}")
+    if state.seq == summary.seq and summary.status != state.shown_status:
+        yield problem("summary", f"the summary says {summary.status}, the events say {state.shown_status}")
     if state.over:
         yield from (problem("finish", message) for message in _find_leftovers(log, state))
 

@@ -21,7 +21,7 @@ def run_document(state: Execution) -> dict[str, Any]:
     steps = {name: _step_document(info) for name, info in state.steps.items() if info.status != ""}
     return {
         "execution_id": state.execution_id,
-        "status": state.status,
+        "status": "stuck" if state.stuck is not None and not state.over else state.status,
         "output": state.output,
         "ctx": state.ctx,
         "error": state.error,
@@ -119,11 +119,6 @@ def explain_cancel_refusal(state: Execution) -> str | None:
     if state.ending:
         return "how it ends is decided: its executor's `finally` step is running"
     return "it is ending already: `finally` tasks of its steps are running" if state.terminated is not None else None
-
-
-def status_of(state: Execution) -> str:
-    """The status that lists show."""
-    return "paused" if state.paused and not state.over else state.status
 
 
 # What a step or an execution yielded, found in the log.

@@ -226,6 +226,11 @@ EVENTS: Final[dict[str, EventType]] = {
     "signal.received": EventType("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process", "by": "the name of the token it was sent with", "taker": "which of the waits took it, from 0; the first, if left out"}),
     "execution.paused": EventType("workflow", "Nothing new starts until it is resumed.", {"request": "as above", "by": "`parent` when it pauses with its parent"}),
     "execution.resumed": EventType("workflow", "Work goes on.", {"request": "as above", "by": "`parent` when it goes on with its parent"}),
+    "execution.stuck": EventType(
+        "workflow",
+        "The server set the execution aside: deciding what follows next took too long, or failed. Nothing is decided until it is resumed or cancelled.",
+        {"reason": "why, in words"},
+    ),
     "execution.cancelled": EventType("workflow", "Everything ends here.", {"why": "the reason", "request": "as above"}),
     "execution.forked": EventType(
         "workflow",

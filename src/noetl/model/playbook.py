@@ -7,6 +7,7 @@ Older dialects and sugar are gone here, tasks are one ordered list of named task
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
@@ -254,7 +255,13 @@ class FailureWebhook(msgspec.Struct, frozen=True):
     headers: Value | None = None
 
 
-class Playbook(msgspec.Struct, frozen=True):
+def _map_under(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The map under a key; an empty one, should something else be there, which the shape check reports."""
+    found = parent.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+class Playbook(msgspec.Struct, frozen=True, dict=True):
     """The whole document."""
 
     name: str
@@ -278,11 +285,10 @@ class Playbook(msgspec.Struct, frozen=True):
         name = found.get("step") if isinstance(found, Mapping) else None
         return name if isinstance(name, str) else None
 
-    @property
+    @cached_property
     def policy(self) -> Mapping[str, Any]:
         """`executor.spec.policy`."""
-        found: Mapping[str, Any] = (self.executor.get("spec") or {}).get("policy") or {}
-        return found
+        return _map_under(_map_under(self.executor, "spec"), "policy")
 
     @property
     def fails_when_stalled(self) -> bool:
@@ -292,9 +298,9 @@ class Playbook(msgspec.Struct, frozen=True):
     @property
     def limits(self) -> Mapping[str, Any]:
         """The limits of a whole execution."""
-        return self.policy.get("limits") or {}
+        return _map_under(self.policy, "limits")
 
-    @property
+    @cached_property
     def max_payload(self) -> int:
         """How much of a payload the server may be shown, in bytes."""
         found: int = self.limits.get("max_payload_bytes", MAX_PAYLOAD)

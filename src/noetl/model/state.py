@@ -260,6 +260,8 @@ class Execution(msgspec.Struct):
     status: str = "requested"
     #: who wants it paused: `request`, `parent` or both
     paused_by: list[str] = []
+    #: why the server set it aside; None: it did not
+    stuck: str | None = None
     #: when the workflow started, in seconds since the epoch
     started: float = 0.0
     workload: dict[str, Any] = {}
@@ -331,13 +333,20 @@ class Execution(msgspec.Struct):
     @property
     def paused(self) -> bool:
         """Whether nothing new may start."""
-        return bool(self.paused_by)
+        return bool(self.paused_by) or self.stuck is not None
 
     @property
     def duration(self) -> float:
         """How many seconds it has taken up to its last event; of a rerun, those since it was asked for."""
         began = epoch_seconds(self.origin["at"]) if self.origin is not None else self.started
         return max(0.0, epoch_seconds(self.timestamp) - began) if began and self.timestamp else 0.0
+
+    @property
+    def shown_status(self) -> str:
+        """The status that lists show."""
+        if self.over or not self.paused:
+            return self.status
+        return "paused" if self.stuck is None else "stuck"
 
     @property
     def over(self) -> bool:

@@ -244,8 +244,8 @@ class Frame:
         self.chunks = 0
         self.not_before = None
         self.progress = None
-        if not self.at_end:
-            name = self.task.name
+        if counter < self.stop:
+            name = self.tasks[counter].name
             visit = self.visits[name] = self.visits.get(name, 0) + 1
             self.task_run_id = f"{self.where}/{name}" if visit == 1 else f"{self.where}/{name}.{visit}"
 
@@ -265,7 +265,7 @@ class Frame:
 
     def yield_output(self, output: Output) -> None:
         """An output that counts: the next task sees it."""
-        self.latest, self.latest_task = output, self.task
+        self.latest, self.latest_task = output, self.tasks[self.counter]
         if self.section == BODY:
             self.output, self.yielder = output, self.latest_task
         self.scopes["output"] = output
@@ -313,7 +313,7 @@ def _task_fact(frame: Frame, name: str, payload: dict[str, Any], status: str) ->
         frame.run,
         payload,
         status,
-        frame.task.name,
+        frame.tasks[frame.counter].name,
         frame.task_run_id,
         frame.iteration,
         frame.attempt,

@@ -353,14 +353,12 @@ def replay_end(frame: Frame, problem: Failure | None = None) -> None:
 def _run(frame: Frame, facts: list[Fact], moment: Moment) -> Move:
     """Start the task at which the frame stands; when its input cannot be evaluated, that is its output."""
     frame.since = moment.now
-    prepared = prepare(frame)
-    if not isinstance(prepared, RunTask):
-        return _advance_failed_start(frame, prepared, facts, moment)
-    return msgspec.structs.replace(prepared, facts=tuple(facts))
+    prepared = prepare(frame, tuple(facts))
+    return prepared if isinstance(prepared, RunTask) else _advance_failed_start(frame, prepared, facts, moment)
 
 
-def prepare(frame: Frame) -> RunTask | Failure:
-    """The task at which the frame stands, with its input evaluated; or why it cannot be run."""
+def prepare(frame: Frame, facts: tuple[Fact, ...] = ()) -> RunTask | Failure:
+    """The task at which the frame stands, with its input evaluated, after some facts; or why it cannot be run."""
     task, scopes = frame.task, frame.scopes
     if frame.problem is not None:
         return frame.problem
@@ -378,7 +376,7 @@ def prepare(frame: Frame) -> RunTask | Failure:
     wrong = schema_failure(task.spec, "input", scopes["input"], f"task `{task.name}`")
     if wrong is not None:
         return wrong
-    return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, ())
+    return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, facts)
 
 
 def _advance_failed_start(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Move:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from noetl.drivers.exhaustion import check_machine
 from noetl.drivers.text import as_text
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Output, failed, failure, ok
@@ -88,6 +89,7 @@ async def _run(call: Call, world: World, place: Confinement) -> Output:
             return ok(await _data(world, spools))
         return _failure_output(call, code, *(spool.text() for spool in spools.values()))
     except (OSError, ValueError) as error:
+        check_machine(error, starting=True)
         return failed(failure("shell", f"the command cannot be started: {error}"))
     finally:
         for spool in spools.values():

@@ -209,7 +209,7 @@ class ResultKeeper:
     def _heavy_targets(self, patch: Mapping[str, Any]) -> list[str]:
         """The targets of a `set` that the log does not get; what other iterations see has to go through the server."""
         private = "iter." if self.step.loop is not None else ("step.", "iter.")
-        found = [target for target in patch if target.startswith(private)]
+        found = [target for target in patch if target.startswith(private)] if patch else None
         if not found:
             return []
         most = self._rules(self.step.spec).inline

@@ -60,8 +60,7 @@ class PipelineRunner:
         self.context = context
         self.world = world
         self.playbook = playbook
-        moment = context.moment()
-        functions = {"uuid": moment.new_id, "now": self._now}
+        functions = {"uuid": self._new_id, "now": self._now}
         self.keychain = world.keychain
         self.frame = Frame(
             step,
@@ -84,6 +83,9 @@ class PipelineRunner:
         self.shaped: Output | None = None
         self.move: Move | None = None
 
+    def _new_id(self) -> str:
+        return self.context.moment().new_id()
+
     def _now(self) -> str:
         from datetime import UTC, datetime
 
@@ -105,11 +107,12 @@ class PipelineRunner:
             output = self._run_plain(self.move) if isinstance(self.move, RunTask) else None
             if output is None:
                 return False
-            output = machine.shape_output(self.frame, output, self.context.moment())
+            moment = self.context.moment()
+            output = machine.shape_output(self.frame, output, moment)
             if not self.keeper.is_light(output):
                 self.shaped = output
                 return False
-            self.move = self._collect_facts(machine.conclude(self.frame, output, self.context.moment()))
+            self.move = self._collect_facts(machine.conclude(self.frame, output, moment))
         return False
 
     async def run(self) -> None:
@@ -139,19 +142,20 @@ class PipelineRunner:
         order = self.order
         if order.begun:
             self.recorded = self.context.read_recorded(order)
-        elsewhere = any(
+        elsewhere = bool(self.recorded) and any(
             "kept" in one.payload or "redacted" in one.payload or one.payload.get("output", {}).get("external")
             for one in self.recorded
         )
         heavy_answer = order.answer is not None and not self.keeper.is_light(order.answer)
         if order.gather is not None or order.undoes or elsewhere or heavy_answer or self.keychain.declared:
             return False
-        self.rows = [self.world.row_at_hand(row.ref, row.index) for row in order.rows]
+        if order.rows:
+            self.rows = [self.world.row_at_hand(row.ref, row.index) for row in order.rows]
         return None not in self.rows
 
     def _first(self) -> Move | None:
         order, frame = self.order, self.frame
-        problem = self._take([found[0] for found in self.rows if found is not None])
+        problem = self._take([found[0] for found in self.rows if found is not None]) if self.rows else None
         if order.unfolds:
             return self._unfold(problem)
         if problem is not None:

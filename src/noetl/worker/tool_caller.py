@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from noetl.errors import TemplateError
+from noetl.drivers.exhaustion import translating_exhaustion
+from noetl.errors import MachineExhausted, TemplateError
 from noetl.expr import Template, TemplateValue, compile_command, failure_of, has_template, render
 from noetl.lang import restrict_spec, restrictions
 from noetl.model.kinds import InputRole, ToolKind
@@ -25,6 +26,8 @@ from noetl.worker.world import LocalWorld, RunnerContext
 
 #: a tool that breaks is a failed task, and never a run that hangs, nor the end of this process
 _CRASHES = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
+#: seconds before a task is tried again for which the machine had too little
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 8.0
 
 # A task's own fields, rendered: SQL to statements with parameters, shell to safe text, everything else to values.
 
@@ -316,11 +319,24 @@ class ToolCaller:
 
     async def _call_tool(self, run: Callable[[Call, World], Any], call: Call, task: Task) -> Output:
         async def attempt() -> Output:
-            made = run(call, self.world)
-            output = self._check_output(call, await made if isawaitable(made) else made)
+            output = self._check_output(call, await self._run_when_possible(run, call))
             return _check_size(output, call.spec.get("limits.output_bytes"))
 
         return await _within_timeout(call, task, attempt)
+
+    async def _run_when_possible(self, run: Callable[[Call, World], Any], call: Call) -> Any:
+        """Run a tool, again and again while this machine has too little for it to begin."""
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                with translating_exhaustion():
+                    made = run(call, self.world)
+                    return await made if isawaitable(made) else made
+            except MachineExhausted as error:
+                if wait_s == _FIRST_WAIT_S:
+                    self.world.log(call, "stderr", f"warning: {error}; the task waits until it can run\n")
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def run_plain(self, run: Callable[[Call, World], Any], call: Call) -> Output:
         """Run a tool that is a plain function."""

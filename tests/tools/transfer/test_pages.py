@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from tool_world import Workshop, serving
 
+from noetl.ports import Call
 from noetl.tools.transfer import move as moving, page_reader as paging
 
 duckdb = pytest.importorskip("duckdb")
@@ -351,13 +352,21 @@ async def test_what_no_attempt_takes_up_is_removed_at_the_end(world: Workshop) -
 
 
 async def interrupted(world: Workshop, source: dict[str, Any], after: int, **more: Any) -> Any:
-    """A transfer that is cut short behind a record of its progress, as a crash does it: what was recorded."""
+    """A transfer that ends right after a record of its progress: what was recorded."""
+    recorded, record = asyncio.Event(), world.progress
+
+    async def progress(call: Call, said: Mapping[str, Any]) -> None:
+        await record(call, said)
+        if len(world.said) == after + 1:
+            recorded.set()
+            await asyncio.Event().wait()  # nothing follows that is not recorded
+
+    world.progress = progress  # type: ignore[method-assign]
     plan = asyncio.ensure_future(run(world, source, {**APPEND, **more}, chunk={"size": 3}))
-    async with asyncio.timeout(60):
-        while len(world.said) <= after:
-            await asyncio.sleep(0.001)
+    await asyncio.wait_for(recorded.wait(), 60)
     plan.cancel()
     await asyncio.gather(plan, return_exceptions=True)
+    world.progress = record  # type: ignore[method-assign]
     return world.said[after]
 
 

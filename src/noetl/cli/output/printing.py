@@ -137,7 +137,7 @@ def in_colour(stream: TextIO) -> bool:
 #: what statuses and signs look like: the parameters of the escape sequence
 _STYLES = {
     "completed": "32", "done": "32", "failed": "31", "cancelled": "33", "interrupted": "33", "paused": "33",
-    "paused, interrupted": "33",
+    "paused, interrupted": "33", "stuck": "31", "stuck, interrupted": "31",
     "running": "36", "requested": "36", "scheduled": "36", "waiting": "36", "skipped": "2", "never ran": "2",
     "bold": "1", "dim": "2",
 }  # fmt: skip

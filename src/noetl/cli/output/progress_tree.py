@@ -92,7 +92,7 @@ class TreeView:
 
     def _execution(self, state: Execution, depth: int, now: float) -> Iterator[TreeRow]:
         took = duration((seconds_of(state.timestamp) if state.over else now) - state.started) if state.started else ""
-        status = "paused" if state.paused and not state.over else state.status
+        status = state.shown_status
         yield TreeRow(depth, status, f"{state.path} {status}", f"{took}  {state.execution_id}")
         for name, info in state.steps.items():
             yield from self._step(state, name, info, depth + 1, now)

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from noetl.drivers.confinement import SOURCES, Bounds, Confinement, bounds_of, enforcement_failure
+from noetl.drivers.exhaustion import check_machine
 from noetl.drivers.processes import ChildProcess, describe_exit, end
 from noetl.errors import describe_os_error
 from noetl.model.output import Failure, failure
@@ -110,6 +111,7 @@ class DataHosts:
                 Confinement(bounds, self._world), self._folder, self._scratch / str(next(self._numbers))
             )
         except OSError as error:
+            check_machine(error, starting=True)
             found = failure("tool-crashed", f"no process for the task: {describe_os_error(error)}", retryable=True)
             raise CallFailed(found) from None
         gone = {one for one in self._all if not one.usable}

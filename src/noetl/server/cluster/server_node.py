@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from noetl.dispatch import DEFAULT_POOL, DeadLetter
-from noetl.errors import NoetlError
+from noetl.errors import ExecutionStuck, NoetlError
 from noetl.model.net import Net
 from noetl.model.output import Failure, failure
 from noetl.model.requests import PipelineFailed
@@ -23,7 +23,7 @@ from noetl.server.cluster import eviction
 from noetl.server.cluster.eviction import Eviction, RetryLater
 from noetl.server.cluster.remote_workers import RemoteWorkers
 from noetl.server.cluster.worker_api import WorkerApi
-from noetl.server.core import Catalog, ControlPlane, Effects, OwnedElsewhere
+from noetl.server.core import Catalog, ControlPlane, Effects, OwnedElsewhere, Watchdog
 
 #: what a worker has had for so many seconds is kept for other servers; what is shorter is as soon run again
 _KEEP_AFTER_S = 0.5
@@ -59,10 +59,11 @@ class ServerNode(ControlPlane):
         url: str = "",
         cluster_store: ClusterStore | None = None,
         effects: Effects | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         effects = effects or Effects()
         self.remote = RemoteWorkers()
-        super().__init__(log, catalog, self.remote, effects)
+        super().__init__(log, catalog, self.remote, effects, watchdog=watchdog)
         self.remote.service, self.remote.pipelines, self.remote.record = (
             self.service,
             self.pipelines,
@@ -76,7 +77,6 @@ class ServerNode(ControlPlane):
             self.remote.publish = lambda pool: self.spawn(bus.wake(pool, me))
             self.remote.notify = lambda worker: self.spawn(bus.notify(worker, me))
         self._retry_later = RetryLater(effects.clock, self.warn)
-        self.service.on_lost = self._retry_later.add
         self._cluster_store = cluster_store
         self._eviction = Eviction(self, cluster_store, self._retry_later) if cluster_store is not None else None
         self._kept: dict[tuple[Key, str], HeldPipeline] = {}
@@ -107,6 +107,12 @@ class ServerNode(ControlPlane):
             await self.cancel_tasks()
             with contextlib.suppress(NoetlError):  # it only saves others work
                 await self._keep_held(after=0.0)
+
+    def on_lost(self, execution_id: str, error: NoetlError) -> None:
+        """Leave an execution alone for a while that cannot be resumed now."""
+        super().on_lost(execution_id, error)
+        if not isinstance(error, ExecutionStuck):
+            self._retry_later.add(execution_id, error)
 
     def workers(self) -> list[dict[str, Any]]:
         """Those who live."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StartKey as StartKey,
         digest_request as digest_request,
     )
+    from noetl.server.core.watchdog import MARKS as MARKS, Watchdog as Watchdog
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -37,5 +38,6 @@ else:
             "pipeline_orders": "Pipelines",
             "service": "ExecutionService LiveExecution apply_request",
             "start_keys": "KeyReused LONGEST_KEY StartKey digest_request",
+            "watchdog": "MARKS Watchdog",
         },
     )

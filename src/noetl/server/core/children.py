@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 from typing import Any, Protocol
 
-from noetl.errors import NoetlError
+from noetl.errors import ExecutionStuck, NoetlError
 from noetl.history import state_at
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
@@ -130,6 +130,11 @@ class Children:
         """What a child yields, though another server may take it over on the way."""
         try:
             await asyncio.shield(child.finished)
+        except ExecutionStuck:
+            aside = self._host.service.live.get(child.id)
+            if aside is None:
+                raise
+            return await self._wait_for_child(aside)
         except NoetlError:
             if not await self._wait_elsewhere(child.id):
                 raise

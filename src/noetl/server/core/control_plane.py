@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.dispatch import Dispatcher
-from noetl.errors import NoetlError, SignalRefused
-from noetl.history import snapshot_of, status_of
+from noetl.errors import ExecutionStuck, NoetlError, SignalRefused
+from noetl.history import snapshot_of
 from noetl.lru import TEXT, LruCache
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure
-from noetl.model.requests import Cancel, OpenExecution, decode_request
+from noetl.model.requests import Cancel, OpenExecution, Pause, Resume, decode_request
 from noetl.model.state import Execution
 from noetl.model.wire import Key
 from noetl.ports import OVER, Conflict, EventLog, HasSlots, ListenableLog, PlaybookSource, StoreFailed, Summary
@@ -39,6 +39,7 @@ from noetl.server.core.order_carrier import OrderCarrier
 from noetl.server.core.pipeline_orders import Pipelines, WorkerSide
 from noetl.server.core.service import SNAPSHOT_EVERY, ExecutionService, LiveExecution
 from noetl.server.core.start_keys import StartKey, find_started
+from noetl.server.core.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from noetl.history import Fork
@@ -80,6 +81,7 @@ class ControlPlane:
         *,
         local: str | None = None,
         alone: bool = False,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.log = log
         self.catalog = catalog
@@ -96,8 +98,14 @@ class ControlPlane:
         )
         self.pipelines = Pipelines(self.dispatcher, side, slots, children.ask)
         self.service = ExecutionService(
-            log, OrderCarrier(self.pipelines, children, clock), catalog, clock=clock, new_id=new_id
+            log,
+            OrderCarrier(self.pipelines, children, clock),
+            catalog,
+            clock=clock,
+            new_id=new_id,
+            watchdog=watchdog,
         )
+        self.service.on_lost = self.on_lost
         #: hears what whoever looks after the process should know
         self.print_line: Callable[[str], None] = write_stderr
         self.notices = FailureNotices(clock, new_id, self.warn)
@@ -145,6 +153,11 @@ class ControlPlane:
         self.pipelines.close()
         if self._poller is not None:
             self._poller.cancel()
+
+    def on_lost(self, execution_id: str, error: NoetlError) -> None:
+        """Hear of an execution that was lost, given up or set aside."""
+        if isinstance(error, ExecutionStuck):
+            self.warn(f"{execution_id} is stuck: {error}; `noetl unpause {execution_id}` tries once more")
 
     def inherit(self, execution_id: str) -> None:
         """An execution is about to be taken over."""
@@ -276,7 +289,7 @@ class ControlPlane:
         try:
             await self.log.claim(execution_id)
             snapshot = snapshot_of(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
-            await self.log.append(fork.events, status=status_of(fork.state), snapshot=snapshot)
+            await self.log.append(fork.events, status=fork.state.shown_status, snapshot=snapshot)
             return await self.service.take_over(execution_id, net)
         finally:
             self._coming.discard(execution_id)
@@ -321,6 +334,7 @@ class ControlPlane:
     async def cancel_tasks(self) -> None:
         """End all that was spawned, and spawn nothing more: what it was for is found in the log."""
         self._closed = True
+        self.service.watchdog.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -376,7 +390,9 @@ class ControlPlane:
 
     def _try_hand_on(self, number: int, execution_id: str, body: bytes, *, look: bool) -> bool:
         """Hand a request on; False: its execution is not in memory, and may come. `look`: whether it is over."""
-        if execution_id in self.service.live:
+        if (live := self.service.live.get(execution_id)) is not None:
+            if live.state.stuck is not None and not _steers(body, number):
+                return False
             self.spawn(self._request(number, execution_id, body))
             return True
         summary = self.log.summary(execution_id) if look and execution_id not in self._coming else None
@@ -396,12 +412,23 @@ class ControlPlane:
         with contextlib.suppress(NoetlError):
             # One that was refused has been dealt with, too: nobody may take it later.
             with contextlib.suppress(SignalRefused):
-                await self.service.record(execution_id, [request])
+                try:
+                    await self.service.record(execution_id, [request])
+                except ExecutionStuck:  # asked again, it would take as long again
+                    self.log.settle(number)
+                    return
             if live is not None and not live.lost:
                 self.log.settle(number)
                 return
         # The execution has left the memory, with what was asked of it or before: it is asked again when it is back.
         self._requests.append((number, execution_id, body))
+
+
+def _steers(body: bytes, number: int) -> bool:
+    """Whether a request is for an execution that was set aside, too; others wait until it is resumed."""
+    with contextlib.suppress(msgspec.MsgspecError):
+        return isinstance(decode_request(body, number), Cancel | Pause | Resume)
+    return False
 
 
 def is_orphan(log: EventLog, summary: Summary) -> bool:

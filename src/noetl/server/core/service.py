@@ -16,10 +16,11 @@ from noetl.engine import (
     find_pending_orders,
     react,
     reissue_order,
+    set_aside,
     start_execution as open_execution,
 )
-from noetl.errors import NoetlError, SignalRefused, describe_error
-from noetl.history import read_pipeline_events, snapshot_of, state_at, status_of
+from noetl.errors import ExecutionStuck, NoetlError, SignalRefused, describe_error
+from noetl.history import read_pipeline_events, snapshot_of, state_at
 from noetl.lru import LruCache
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net, Planner
@@ -27,6 +28,7 @@ from noetl.model.orders import Order, RunPipeline, StopChild
 from noetl.model.requests import Due, OpenExecution, Request
 from noetl.model.state import Execution, find_pipeline, parse_label
 from noetl.ports import EventLog
+from noetl.server.core.watchdog import Watchdog
 
 #: a snapshot is written whenever so many events have come since the last
 SNAPSHOT_EVERY = 5_000
@@ -86,7 +88,9 @@ class ExecutionService:
         *,
         clock: Callable[[], float],
         new_id: Callable[[], str],
+        watchdog: Watchdog | None = None,
     ) -> None:
+        self.watchdog = watchdog or Watchdog()
         self.log = log
         self.order_receiver = order_receiver
         self.planner = planner
@@ -98,12 +102,15 @@ class ExecutionService:
         self._tasks: set[asyncio.Future[None]] = set()
         #: observers: called with the events of each decision, once they are durable; one that raises is removed
         self.watchers: list[Callable[[LiveExecution, tuple[Event, ...]], None]] = []
-        #: hears of each execution that was lost or given up, and why
+        #: hears of each execution that was lost, given up or set aside, and why
         self.on_lost: Callable[[str, NoetlError], None] = lambda _execution_id, _error: None
 
     async def start(self, net: Net, request: OpenExecution) -> LiveExecution:
-        """Start an execution; durable when this returns."""
-        state, decision = open_execution(self._net_index(net), request, self.clock(), self.new_id)
+        """Start an execution; durable when this returns. ExecutionStuck: nothing was started."""
+        index = self._net_index(net)
+        state, decision = self.watchdog.run(
+            request.execution_id, lambda: open_execution(index, request, self.clock(), self.new_id)
+        )
         live = self.live[state.execution_id] = LiveExecution(state, decision.net_index)
         live.busy = True
         try:
@@ -131,14 +138,26 @@ class ExecutionService:
         if state.over:
             self._end(live)
             return live
+        if state.stuck is not None:
+            return live  # it is here for requests alone
         try:
-            decision = find_pending_orders(live.net_index, state, self.clock(), self.new_id)
-            self.order_receiver.give(live, decision.orders)
+            self.watchdog.check(execution_id)
+            self._begin(live)
+        except ExecutionStuck as error:
+            await self._set_aside(live, [], error)
+            return self.live.get(execution_id, live)
         except Exception as error:
             self._lose(live, [], _as_noetl_error(error))
             raise
-        self.post(execution_id, [Due()])
         return live
+
+    def _begin(self, live: LiveExecution) -> None:
+        """Give the orders that follow from the state."""
+        decision = self.watchdog.run(
+            live.id, lambda: find_pending_orders(live.net_index, live.state, self.clock(), self.new_id)
+        )
+        self.order_receiver.give(live, decision.orders)
+        self.post(live.id, [Due()])
 
     def load(self, execution_id: str, *, upto: int | None = None) -> Execution:
         """The state that the log yields, at its end or at an earlier event."""
@@ -200,8 +219,18 @@ class ExecutionService:
             live.busy = False
 
     async def _decide(self, live: LiveExecution, inbox: list[tuple[Happening, asyncio.Future[None] | None]]) -> None:
+        was_stuck, happened = live.state.stuck is not None, [one for one, _ in inbox]
         try:
-            decision = react(live.net_index, live.state, [one for one, _ in inbox], self.clock(), self.new_id)
+            decision = self.watchdog.run(
+                live.id, lambda: react(live.net_index, live.state, happened, self.clock(), self.new_id)
+            )
+        except MemoryError as error:  # of the machine: it is tried again
+            self._lose(live, inbox, _as_noetl_error(error))
+            return
+        except Exception as error:  # noqa: BLE001  it would fail in the same way again and again
+            await self._set_aside(live, inbox, error)
+            return
+        try:
             live.net_index = decision.net_index
             await self._write(live, decision)
             for one, done in inbox:
@@ -209,8 +238,31 @@ class ExecutionService:
                     _answer(done, decision.refusals.get(id(one)))
             if not live.finished.done():  # it may have been given up meanwhile
                 self._after(live, decision)
+                if was_stuck and live.state.stuck is None and not live.state.over:
+                    self._begin(live)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
             self._lose(live, inbox, _as_noetl_error(error))
+
+    async def _set_aside(
+        self,
+        live: LiveExecution,
+        inbox: list[tuple[Happening, asyncio.Future[None] | None]],
+        error: Exception,
+    ) -> None:
+        """Record that nothing more is decided for an execution. It stays in memory, as the log has it, for requests alone."""
+        stuck = ExecutionStuck(describe_error(error))
+        stuck.__cause__ = error
+        try:
+            state = await asyncio.to_thread(self.load, live.id)
+            decision = set_aside(live.net_index, state, str(stuck), self.clock())
+            await self.log.append(decision.events, status=state.shown_status)
+        except Exception as failed:  # noqa: BLE001  then it is tried again, and set aside if it fails again
+            self._lose(live, inbox, _as_noetl_error(failed))
+            return
+        self._lose(live, inbox, stuck)
+        aside = self.live[live.id] = LiveExecution(state, live.net_index)
+        for watch in tuple(self.watchers):
+            watch(aside, decision.events)
 
     async def _write(self, live: LiveExecution, decision: Decision) -> None:
         if not decision.events:
@@ -221,7 +273,7 @@ class ExecutionService:
             snapshot = snapshot_of(state)
             # A large state is written less often, so that an event costs the same however long the run is.
             live.next_snapshot = state.seq + max(SNAPSHOT_EVERY, len(snapshot) // BYTES_PER_EVENT)
-        await self.log.append(decision.events, status=status_of(state), snapshot=snapshot)
+        await self.log.append(decision.events, status=state.shown_status, snapshot=snapshot)
 
     def _after(self, live: LiveExecution, decision: Decision) -> None:
         self.order_receiver.on_events(live, decision.events)

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from noetl.errors import NoetlError, SignalRefused, UsageError
+from noetl.errors import ExecutionStuck, NoetlError, SignalRefused, UsageError
 from noetl.ports import Conflict, ResultDamaged, ResultGone, StoreFailed
 
 # Problems: what the API answers when it does not do what was asked (RFC 9457).
@@ -20,6 +20,7 @@ from noetl.ports import Conflict, ResultDamaged, ResultGone, StoreFailed
 _STATUS: tuple[tuple[type[NoetlError], int], ...] = (
     (UsageError, 400),
     (SignalRefused, 422),
+    (ExecutionStuck, 422),
     (Conflict, 409),
     (ResultGone, 410),
     (ResultDamaged, 500),

@@ -170,7 +170,7 @@ async def _check_signal(context: ApiContext, execution_id: str, posted: Posted) 
 async def _find_event(context: ApiContext, summary: Summary, event: str) -> int | None:
     """The event in the log that a request has caused."""
     # A pause of what is paused, and its opposite, leave no trace to wait for.
-    waits = {"execution.paused": summary.status != "paused", "execution.resumed": summary.status == "paused"}
+    waits = {"execution.paused": summary.status != "paused", "execution.resumed": summary.status in ("paused", "stuck")}
     after, mine = summary.seq, summary.execution_id in context.control_plane.service.live
     tries = 1 if mine or not waits.get(event, True) else int(_TIMEOUT_S / _POLL)
     for turn in range(tries):

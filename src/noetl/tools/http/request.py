@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from noetl.drivers.exhaustion import check_machine
 from noetl.drivers.spilled_data import output_limit, over_limit
 from noetl.drivers.text import as_text, summarize_value
 from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
@@ -213,6 +214,7 @@ class HttpClient:
         except TooLarge:
             return failed(failure("limit", f"{target}: {over_limit('the response', limit)}"), http=http)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            check_machine(error)
             helpers = {"http": http} if http else {}
             return failed(transport_failure(str(target), error, call.spec), **helpers)
 

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
+from noetl.drivers.exhaustion import check_machine
 from noetl.drivers.postgres import NoAddress, PostgresFailed, connection_arguments, from_connect_error
 from noetl.tools.postgres.parameters import SETTINGS, prepare
 
@@ -75,6 +76,7 @@ class PgPool:
                 given["connect_timeout"] = max(1, round(connect_s))
             made = await AsyncConnection.connect(given.pop("conninfo", ""), autocommit=True, **given)
         except (psycopg.Error, OSError, UnicodeError, NoAddress) as error:
+            check_machine(error)
             raise from_connect_error(error, credential) from None
         try:
             await configure(made)

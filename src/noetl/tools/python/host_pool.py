@@ -14,6 +14,7 @@ from typing import IO, Any, Literal
 import msgspec
 
 from noetl.drivers.confinement import SOURCES, Bounds, Confinement, bounds_of, enforcement_failure
+from noetl.drivers.exhaustion import check_machine
 from noetl.drivers.processes import (
     GRACE_S,
     OUT_OF_TIME,
@@ -70,6 +71,7 @@ class PythonPool:
             try:
                 host = await self._host(bounds, float(call.spec.get("limits.memory_mb") or 0))
             except OSError as error:
+                check_machine(error, starting=True)
                 return failed(failure("tool-crashed", f"no process for the code: {error}", retryable=True))
             self._busy.add(host)
             try:

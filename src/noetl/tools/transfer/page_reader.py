@@ -15,7 +15,7 @@ from yarl import URL
 
 from noetl.drivers.datahost import CallFailed
 from noetl.drivers.text import as_text
-from noetl.errors import TemplateError
+from noetl.errors import MachineExhausted, TemplateError
 from noetl.expr import failure_of
 from noetl.model.output import Failure, Output, failure
 from noetl.ports import Call, NoCredential, World
@@ -111,6 +111,8 @@ class PageFeed(Feed):
             over = {**error.failure, "message": f"the source: {error.failure['message']}"}
         except TemplateError as error:
             over = failure_of(error)
+        except MachineExhausted as error:
+            over = failure("http-transport", f"the source: {error}", retryable=True)
         except OSError as error:
             over = failure("http-transport", f"the source: {error}", retryable=True)
         finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from noetl.cli.executions import describe_status, is_interrupted, json_option, open_command_log, resume_hint
+from noetl.cli.executions import HALTED, describe_status, is_interrupted, json_option, open_command_log, resume_hint
 from noetl.cli.output.printing import as_json, columns, in_colour, note, out
 from noetl.errors import NoetlError
 from noetl.ports import OVER
@@ -89,8 +89,8 @@ def _table(
 def _hint(shown: list[Summary]) -> None:
     if not sys.stderr.isatty():
         return
-    left = [one for one in shown if is_interrupted(one) and one.status != "paused"]
-    halted = next((one for one in shown if is_interrupted(one) and one.status == "paused"), None)
+    left = [one for one in shown if is_interrupted(one) and one.status not in HALTED]
+    halted = next((one for one in shown if is_interrupted(one) and one.status in HALTED), None)
     if halted is not None:
         note(f"{halted.execution_id}: {resume_hint(halted)}")
     if left:

@@ -94,6 +94,7 @@ def _document(
         "dormant": summary.dormant,
         "waiting": waiting,
         "parked": find_parked_tokens(state),
+        "stuck": state.stuck,
     }
 
 
@@ -144,6 +145,7 @@ def _head(
         ("run by", _run_by(summary)),
         ("child of", summary.parent or ""),
         ("rerun of", origin_words(state.origin) if state.origin is not None else ""),
+        ("stuck", state.stuck or ""),
         ("error", error_words(state.error) if state.error else ""),
         ("", place_line(state.error, source)),
         *(("", line) for line in trace_lines(state.error, source)),
@@ -161,6 +163,8 @@ def _hints(summary: Summary, state: Execution) -> str:
     execution_id = summary.execution_id
     if is_interrupted(summary):
         return f"{resume_hint(summary)}\n"
+    if summary.status == "stuck":
+        return f"`noetl unpause {execution_id}` tries once more, `noetl cancel {execution_id}` ends it\n"
     if summary.status == "paused":
         return f"`noetl unpause {execution_id}` lets it go on\n"
     if state.error is not None:

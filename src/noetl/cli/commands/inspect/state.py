@@ -42,7 +42,7 @@ def _text(state: Execution, last: Event, *, colour: bool) -> str:
     from noetl.cli.output.state_lines import describe_parked, describe_waits, steps
 
     at = f"behind event {last.seq}, {last.name} {last.entity_id}, {local_time(last.timestamp)}"
-    status = "paused" if state.paused and not state.over else state.status
+    status = state.shown_status
     parts = [f"{state.execution_id}  {colorize(status, status, colour=colour)}  {at}\n"]
     parts += [_section("workload", state.workload), _section("ctx", state.ctx)]
     parts += [_section(f"step, in {place}", values) for place, values in _step_values(state)]

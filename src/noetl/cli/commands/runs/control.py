@@ -12,6 +12,7 @@ import click
 
 from noetl.cli.catalog_folders import catalog
 from noetl.cli.executions import (
+    HALTED,
     describe_status,
     execution_argument,
     find,
@@ -191,7 +192,7 @@ def _post_and_wait(log: EventLog, summary: Summary, request: Posted, event: str)
     # A pause of what is paused leaves no trace to wait for.
     if (event, summary.status) == ("execution.paused", "paused"):
         return "nobody", None
-    if event == "execution.resumed" and summary.status != "paused":
+    if event == "execution.resumed" and summary.status not in HALTED:
         return "nobody", None
     _check_signal(log, summary, request)
     log.post(summary.execution_id, encode_request(request))

@@ -13,8 +13,8 @@ from noetl.cli.output.ending_lines import dead_end_lines, describe_dead_ends, ne
 from noetl.cli.output.printing import colorize, duration, in_colour, note, out
 from noetl.cli.output.state_lines import error_words, output_line, place_line, trace_lines, undo_lines
 from noetl.cli.playbook_files import pause_gc, refuse, rename_source
-from noetl.errors import NoetlError
-from noetl.history import explain_cancel_refusal
+from noetl.errors import ExecutionStuck, NoetlError
+from noetl.history import explain_cancel_refusal, state_at
 
 if TYPE_CHECKING:
     from noetl.cli.commands.runs.run_request import RunRequest
@@ -34,6 +34,12 @@ _SIGNS = {"completed": "✓", "failed": "✗", "cancelled": "■"}
 def print_ending(state: Execution, net: Net, log: EventLog, *, is_remote: bool) -> None:
     """Tell how an execution ended, and what to do next; a server does not rerun executions."""
     colour = in_colour(sys.stderr)
+    if state.stuck is not None:
+        name = state.execution_id
+        note(f"{colorize(f'■ {state.path} is stuck', 'stuck', colour=colour)}: {state.stuck}  {name}")
+        again = f"noetl unpause {name}" if is_remote else f"noetl unpause {name} && noetl resume {name}"
+        note(f"  try once more: {again} · end it: noetl cancel {name}")
+        return
     took = duration(state.duration) if state.started else "no time"
     odd = describe_dead_ends(state.stalled, state.unmatched) if state.status == "completed" else ""
     head = f"{'⚠' if odd else _SIGNS[state.status]} {state.path} {state.status}"
@@ -145,9 +151,9 @@ async def follow(node: ExecutionHost, shown: Screen | QuietScreen) -> bool:
         loop.add_signal_handler(name, _kill, node, shown, _KILLED + name)
     ends = await asyncio.gather(*(asyncio.shield(live.finished) for live in executions), return_exceptions=True)
     for live, error in zip(executions, ends, strict=True):
-        if isinstance(error, NoetlError):
+        if isinstance(error, NoetlError) and not isinstance(error, ExecutionStuck):
             raise NoetlError(f"{error}; `noetl resume {live.id}` goes on when that is mended") from None
-        if isinstance(error, BaseException):
+        if isinstance(error, BaseException) and not isinstance(error, ExecutionStuck):
             raise error
     if interrupted:
         # Not over before their tools are: until then a second Ctrl-C has something to end.
@@ -176,20 +182,27 @@ async def report_end(
     node: ExecutionHost, executions: list[LiveExecution], *, interrupted: bool, as_document: bool
 ) -> int:
     """Tell how executions ended; the exit code."""
+    states = [await asyncio.to_thread(_final_state, node.log, live) for live in executions]
     if as_document:
         import msgspec
 
         from noetl.cli.output.state_lines import locate_error
         from noetl.history import run_document, source_of
 
-        for live in executions:
-            error = locate_error(live.state.error, source_of(node.log, live.state))
-            told = run_document(live.state) | {"output": await node.output(live), "error": error}
+        for live, state in zip(executions, states, strict=True):
+            error = locate_error(state.error, source_of(node.log, state))
+            told = run_document(state) | {"output": await node.output(live), "error": error}
             out(f"{msgspec.json.encode(told).decode()}\n")
     else:
-        for live in executions:
-            print_ending(live.state, live.net, node.log, is_remote=node.is_remote)
-    return max((exit_code(live.state, interrupted=interrupted) for live in executions), default=0)
+        for live, state in zip(executions, states, strict=True):
+            print_ending(state, live.net, node.log, is_remote=node.is_remote)
+    return max((exit_code(state, interrupted=interrupted) for state in states), default=0)
+
+
+def _final_state(log: EventLog, live: LiveExecution) -> Execution:
+    """The state that an execution ended with. That of one that was set aside is half decided in memory: the log has it."""
+    ended_well = live.finished.exception() is None
+    return live.state if ended_well else state_at(log, live.id)
 
 
 def exit_code(state: Execution, *, interrupted: bool) -> int:

@@ -14,7 +14,7 @@ from noetl.cli.executions import net_of
 from noetl.cli.output.printing import note, out
 from noetl.client import EventPage, RemoteLog
 from noetl.engine import NetIndex, apply
-from noetl.errors import NoetlError, RequestConflict, ServerUnavailable, UsageError
+from noetl.errors import ExecutionStuck, NoetlError, RequestConflict, ServerUnavailable, UsageError
 from noetl.model.state import Execution
 from noetl.ports import EventLog
 from noetl.server.core import LiveExecution
@@ -109,7 +109,7 @@ class RemoteRuns:
     async def _follow(self, live: LiveExecution) -> None:
         try:
             over = False
-            while not over:
+            while not over and live.state.stuck is None:
                 page = await self._page(live)
                 # What children did comes before what followed from it.
                 await self._poll_descendants()
@@ -117,7 +117,10 @@ class RemoteRuns:
                 over = page.over
                 if not page.events and not over:
                     await self._report_waits(live)
-            live.finished.set_result(None)
+            if live.state.stuck is None:
+                live.finished.set_result(None)
+            else:
+                live.finished.set_exception(ExecutionStuck(live.state.stuck))
         except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
             live.finished.set_exception(error)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import execution_argument, find, is_interrupted, resume_hint, was_edited
+from noetl.cli.executions import HALTED, execution_argument, find, is_interrupted, resume_hint, was_edited
 from noetl.cli.files import near
 from noetl.cli.local_audit import record
 from noetl.cli.output.printing import note
@@ -49,7 +49,7 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
             for one in chosen:
                 if not as_document:
                     _note_before(node.log, one)
-                if one.status == "paused":  # also with --json: nobody should wait without knowing for what
+                if one.status in HALTED:  # also with --json: nobody should wait without knowing for what
                     _note_paused(one)
                 shown.on_resume(await node.resume(one.execution_id))
             await record(node.log, "execution.resume", *(f"{one.execution_id} {one.path}" for one in chosen))
@@ -104,6 +104,6 @@ def _find_interrupted(log: EventLog) -> list[Summary]:
     found = [one for one in log.summaries(limit=1_000_000, unfinished=True) if is_interrupted(one)]
     left = [one for one in reversed(found) if one.parent is None or is_orphan(log, one)]
     for one in left:
-        if one.status == "paused":
+        if one.status in HALTED:
             note(f"{one.execution_id} is left as it is: {resume_hint(one)}")
-    return [one for one in left if one.status != "paused"]
+    return [one for one in left if one.status not in HALTED]
