@@ -98,7 +98,7 @@ def test_the_key_may_come_from_the_environment(noetl: Noetl, home: Path, monkeyp
     old, new = (b64encode(os.urandom(32)).decode() for _ in range(2))
     monkeypatch.setenv("NOETL_KEY", old)
     assert noetl("credential", "add", "api", "--set", f"value={TOKEN}").code == 0
-    assert sorted(path.name for path in home.iterdir()) == ["credentials.json", "credentials.json.lock"]
+    assert not (home / "key").exists()
     monkeypatch.setenv("NOETL_KEY", f"{new},{old}")
     assert noetl("credential", "rotate").code == 0
     monkeypatch.setenv("NOETL_KEY", old)

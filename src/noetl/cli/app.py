@@ -15,13 +15,15 @@ import click
 
 from noetl import __version__
 from noetl.cli.command_table import COMMANDS, COMPLETION
-from noetl.cli.target import note_server, refuse_remote, server_option
+from noetl.cli.target import find_asked, note_server, refuse_remote, server_option
 from noetl.errors import NoetlError, UsageError
 from noetl.model.nearest import nearest
 
 FAILED = 1
 INVALID = 2
 INTERRUPTED = 130
+#: characters of what is wrong with an answer
+_LONGEST_REASON = 200
 #: what a shell reports of a program that a closed pipe has ended
 PIPE_CLOSED = 141
 
@@ -123,6 +125,7 @@ def _dispatch(arguments: list[str]) -> int:
         from noetl.cli.completion import answer
 
         return answer(cli, asked)
+    context: click.Context | None = None
     try:
         with cli.make_context("noetl", arguments) as context:
             result = cli.invoke(context)
@@ -132,11 +135,26 @@ def _dispatch(arguments: list[str]) -> int:
         error.show()
         return error.exit_code
     except NoetlError as error:
-        click.echo(f"noetl: {error}", err=True)
+        _complain(str(error))
         return INVALID if isinstance(error, UsageError) else FAILED
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
+    except OSError:
+        raise
+    except Exception as error:
+        # Whatever a server answers is data like any other: what cannot be used of it ends no command in a traceback.
+        if (server := find_asked(context)) is None:
+            raise
+        reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        _complain(f"the answer of {server} cannot be used ({reason}): is it a NoETL server of this version?")
+        return FAILED
     return result if isinstance(result, int) else 0
+
+
+def _complain(what: str) -> None:
+    from noetl.cli.output.printing import note
+
+    note(f"noetl: {what}")
 
 
 def _prepare_output() -> None:

@@ -11,7 +11,7 @@ from noetl.errors import UsageError
 if TYPE_CHECKING:
     from noetl.client import Client
 
-_GIVEN = "noetl.server"
+_GIVEN, _ASKED = "noetl.server", "noetl.asked"
 
 
 def note_server(context: click.Context, _option: click.Parameter, given: str | None) -> None:
@@ -54,7 +54,18 @@ def client() -> Client | None:
     from noetl.cli.output.printing import note
     from noetl.client import Client
 
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_ASKED] = named
     return Client(named, report=note)
+
+
+def find_asked(context: click.Context | None) -> str | None:
+    """The server that a command has asked for something; None: it has asked none."""
+    from noetl.config import mask_login
+
+    named: tuple[str, ...] = context.meta.get(_ASKED, ()) if context is not None else ()
+    return ", ".join(map(mask_login, named)) or None
 
 
 def refuse_remote(command: str, *, named_here: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -96,6 +97,10 @@ def items(found: list[Any] | dict[str, Any]) -> str:
     return count(len(found) if isinstance(found, list) else found["meta"]["rows"], "item")
 
 
+#: control characters, without line breaks, tabs and the beginnings of colours
+_OBEYED = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+
+
 def out(text: str) -> None:
     """Write to stdout as it is."""
     sys.stdout.write(text)
@@ -104,7 +109,12 @@ def out(text: str) -> None:
 def note(text: str) -> None:
     """Tell the person at the terminal something that is no part of the output."""
     with suppress(OSError):  # who has stopped listening must not change how a command ends
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{disarm(text)}\n")
+
+
+def disarm(text: str) -> str:
+    """Return a text in which a terminal obeys nothing but colours: it may have names that somebody else has chosen."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def note_with_time(text: str) -> None:
