@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from noetl.drivers.confinement import Bounds, enforcement_failure, landlock
+from noetl.drivers.confinement import Bounds, enforcement_failure
 from noetl.expr import template
 from noetl.server.core import Catalog
 from noetl.testing.verification.code_runs import CodeRuns, find_effect
 from noetl.testing.verification.made_up_answers import VARIANTS, MadeUpAnswers, find_words
 from noetl.testing.verification.migration_proof import MigrationProof, MigrationVerifier
+from noetl.testing.verification.run_trace import view_call
 from noetl.tools.registry import ToolKinds
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "legacy"))

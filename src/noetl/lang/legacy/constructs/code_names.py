@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map, strings, task_items
 from noetl.lang.legacy.name_meanings import elements_of, targets
@@ -75,9 +75,7 @@ class _Giver:
         for one in step.entries if names else []:
             here = names - _OF_THE_OUTPUT if one.name in _WHEN_ENDED else names
             for node in strings(one.value, skip=_CODE):
-                node.rewrite(
-                    rewrite(node.text, lambda chain, here=here, node=node: self._as_argument(chain, here, node))
-                )  # type: ignore[misc]
+                node.rewrite(rewrite(node.text, partial(self._as_argument, names=here, node=node)))
 
     def _as_argument(self, chain: NameChain, names: set[str], node: Scalar) -> ChainRename | None:
         root = chain.parts[0]

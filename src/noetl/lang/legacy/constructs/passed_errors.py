@@ -41,9 +41,11 @@ def _goes_on(task: MapNode) -> bool:
     policy = map_of(map_of(task, "spec"), "policy")
     rules = list_of(policy, "rules")
     for rule in rules.items if rules is not None else []:
+        if not isinstance(rule, MapNode):
+            continue
         body = map_of(rule, "else") or rule
         when = text_of(rule, "when")
-        if not isinstance(body, MapNode) or _IS_OK.search(when):
+        if _IS_OK.search(when):
             continue
         leaves = text_of(map_of(body, "then"), "do") in _LEAVING
         if "else" in rule or re.fullmatch(r"\s*\{\{\s*output\.status\s*==\s*'error'\s*\}\}\s*", when):

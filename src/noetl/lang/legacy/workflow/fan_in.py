@@ -12,9 +12,9 @@ from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 
-from noetl.lang.analysis.flow import NodeId, find_cycles, reachable
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map
 from noetl.lang.reading.node import MapNode, Scalar, entry, list_of, make, map_of, text_of
+from noetl.model.graph import find_components, find_reachable
 
 #: conditions that say no more than: at the end of the step
 _ALWAYS = re.compile(
@@ -47,15 +47,15 @@ class _Net:
         self.after: dict[str, list[_Arc]] = {
             name: [arc for arc in _arcs(step) if arc.target in self.steps] for name, step in self.steps.items()
         }
-        self.graph: dict[NodeId, list[NodeId]] = {
-            name: [arc.target for arc in arcs] for name, arcs in self.after.items()
-        }
-        first = text_of(doc.first_step(), "step")
-        reached = reachable(self.graph, first) if first in self.graph else set[NodeId]()
+        #: the steps as nodes of a graph, by their place
+        self.places = {name: place for place, name in enumerate(self.steps)}
+        self.graph = [[self.places[arc.target] for arc in self.after[name]] for name in self.steps]
+        first = self.places.get(text_of(doc.first_step(), "step"))
+        reached = find_reachable(self.graph, [first]) if first is not None else set[int]()
         #: steps that send out several tokens at once, as far as a token comes to them at all
         self.fan_outs = {
             name for name, arcs in self.after.items()
-            if len(arcs) > 1 and name in reached and _is_inclusive(self.steps[name])
+            if len(arcs) > 1 and self.places[name] in reached and _is_inclusive(self.steps[name])
         }  # fmt: skip
 
     @cached_property
@@ -71,8 +71,8 @@ class _Net:
     @cached_property
     def on_cycles(self) -> set[str]:
         """The steps that a token can come to again."""
-        again = {name for part in find_cycles(self.graph, self.graph) for name in part if isinstance(name, str)}
-        return again | {name for name in self.steps if name in self.graph[name]}
+        again = {place for part in find_components(self.graph) if len(part) > 1 for place in part}
+        return {name for name, place in self.places.items() if place in again or place in self.graph[place]}
 
     def ancestors(self, name: str) -> dict[str, None]:
         """The steps from which a token can come to a step, the nearest first, without that step."""
