@@ -476,7 +476,7 @@ def test_a_child_whose_parent_ended_without_it_is_cancelled_when_it_is_resumed(s
             live = await site.start(node, file)
             while not (found := node.log.summaries(parent=live.id)):
                 await asyncio.sleep(0.01)
-            node.service.order_receiver._host.stop_child = lambda *_: None  # type: ignore[attr-defined]  # noqa: SLF001  # the process dies just before
+            node.service.order_receiver._host.stop_child = lambda *_: None  # type: ignore[attr-defined]  # the process dies just before
             await node.service.record(live.id, [Cancel()])
         async with site.node() as node:
             child = await node.resume(found[0].execution_id)
