@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -158,8 +159,9 @@ class DecisionBuilder:
         stopped = len(self.state.stopped_children)
         self.events.append(event)
         apply(self.state, event)
-        if len(self.state.stopped_children) > stopped:
-            self.orders += [StopChild(child) for child in list(self.state.stopped_children)[stopped:]]
+        added = len(self.state.stopped_children) - stopped
+        if added > 0:  # the last of them
+            self.orders += [StopChild(child) for child in islice(reversed(self.state.stopped_children), added)][::-1]
         if self._gates is not None:
             self._gates.on_event(event)
         return event
