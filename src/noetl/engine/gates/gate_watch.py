@@ -12,10 +12,10 @@ import heapq
 from bisect import insort
 from collections.abc import Callable
 
-from noetl.engine.gates.gate_index import HELPERS, GateIndex
+from noetl.engine.gates.gate_index import HELPERS, NO_READS, GateIndex, read_token
 from noetl.engine.gates.regions import Activity
 from noetl.model.events import Event
-from noetl.model.state import Execution
+from noetl.model.state import Execution, Token
 
 #: where a step stands among those that have tokens: joins come last, else the one whose first token came first
 Place = tuple[bool, int]
@@ -57,11 +57,20 @@ class GateWatch:
         self.places: dict[str, Place] = {name: (False, at) for at, name in enumerate(state.parked)}
         self.places |= {name: (True, at) for at, name in enumerate(state.rounds)}
         self.next_place = len(self.places)
-        #: of these, the ones that are looked at every time
+        #: those that have tokens now
+        self._held: set[str] = set(state.parked)
+        #: of a gate, a token of each kind that its rules can tell apart, in the order in which they came
+        self._kinds: dict[str, dict[object, Token]] = {}
+        for name, tokens in state.parked.items():
+            for token in tokens:
+                self._add_kind(name, token)
+        #: of the places, those that are looked at every time
         self._volatile = {name for name in self.places if index.is_volatile(name)}
         self._joins: dict[str, JoinTally] = {}
         for name, entry in state.rounds.items():
-            self.tally_of(name).tokens = sum(map(len, entry.places.values()))
+            self.tally_of(name).tokens = held = sum(map(len, entry.places.values()))
+            if held:
+                self._held.add(name)
         self._answers: dict[str, dict[object, Answer]] = {}
         self._ctx = state.ctx
         self._standings = {name: self._standing(name) for name in (*index.asked, *index.listed) if name in state.steps}
@@ -161,11 +170,20 @@ class GateWatch:
 
     def has_tokens(self, step: str) -> bool:
         """Whether tokens are parked at a step."""
-        return step in self.places and (step not in self._joins or self._joins[step].tokens > 0)
+        return step in self._held
 
     def held_steps(self) -> list[str]:
         """The steps that have tokens, in the order in which they are looked at."""
-        return sorted(filter(self.has_tokens, self.places), key=self.places.__getitem__)
+        return sorted(self._held, key=self.places.__getitem__)
+
+    def kinds_of(self, gate: str) -> list[Token]:
+        """Of the tokens parked at a gate, the first of each kind that its rules can tell apart."""
+        return list(self._kinds.get(gate, {}).values())
+
+    def _add_kind(self, gate: str, token: Token) -> None:
+        reads = self.index.gates.get(gate, NO_READS)
+        kind = None if reads.volatile else read_token(token.event, token.args, reads.token)
+        self._kinds.setdefault(gate, {}).setdefault(id(token) if kind is None else kind, token)
 
     def tally_of(self, step: str) -> JoinTally:
         """What a join holds."""
@@ -202,7 +220,7 @@ class GateWatch:
                 activity.shift(step, len(runs))
             for ended in self._state.boundaries:
                 activity.shift(ended.step, 1)
-            for name in filter(self.has_tokens, self.places):
+            for name in self._held:
                 activity.hold(name, held=True)
             for step, count in self.arriving.items():
                 activity.shift(step, count)
@@ -270,13 +288,18 @@ class GateWatch:
             tally.complete = [at for at in tally.complete if len(held[names[at]]) >= tally.numbers[names[at]]]
 
     def _hold(self, step: str, *, held: bool) -> None:
+        if held:
+            self._held.add(step)
+        else:
+            self._held.discard(step)
         if self._activity is not None:
             self._activity.hold(step, held=held)
 
     def _release(self, step: str) -> None:
         """All tokens of a step are gone."""
-        if self.has_tokens(step):
+        if step in self._held:
             self._hold(step, held=False)
+        self._kinds.pop(step, None)
         self.places.pop(step, None)
         self._joins.pop(step, None)
         self._volatile.discard(step)
@@ -292,6 +315,8 @@ class GateWatch:
                 self._hold(step, held=True)
         if join:
             self._count_token(step, str(event.payload["from"]))
+        else:
+            self._add_kind(step, self._state.parked[step][-1])
         self._queue(step)
 
     def _count_token(self, step: str, source: str) -> None:
