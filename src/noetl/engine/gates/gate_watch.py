@@ -44,50 +44,54 @@ class GateWatch:
         self.index = index
         self._state = state
         self._seq = state.seq
+        self._ctx = state.ctx
         #: step → how many tokens are on their way to it in the decision that is being taken
         self.arriving = arriving
         #: the runs that have ended and are not routed yet
         self.unrouted: set[str] = {one.step_run_id for one in state.boundaries}
         #: step → its runs from which tokens may follow
         self._runs: dict[str, dict[str, None]] = {}
-        for run in state.runs.values():
-            if not run.is_afterwork:
-                self._runs.setdefault(run.step, {})[run.id] = None
         #: the steps that have tokens, and joins that had some, each with its place in the order of looking
         self.places: dict[str, Place] = {name: (False, at) for at, name in enumerate(state.parked)}
         self.places |= {name: (True, at) for at, name in enumerate(state.rounds)}
         self.next_place = len(self.places)
-        #: those that have tokens now
-        self._held: set[str] = set(state.parked)
+        #: of these, those that are looked at every time, and those that have tokens now
+        self._volatile = {name for name in self.places if index.is_volatile(name)}
+        self._held: set[str] = set()
+        self._joins: dict[str, JoinTally] = {}
         #: of a gate, a token of each kind that its rules can tell apart, in the order in which they came
         self._kinds: dict[str, dict[object, Token]] = {}
-        for name, tokens in state.parked.items():
-            for token in tokens:
-                self._add_kind(name, token)
-        #: of the places, those that are looked at every time
-        self._volatile = {name for name in self.places if index.is_volatile(name)}
-        self._joins: dict[str, JoinTally] = {}
-        for name, entry in state.rounds.items():
-            self.tally_of(name).tokens = held = sum(map(len, entry.places.values()))
-            if held:
-                self._held.add(name)
         self._answers: dict[str, dict[object, Answer]] = {}
-        self._ctx = state.ctx
-        self._standings = {name: self._standing(name) for name in (*index.asked, *index.listed) if name in state.steps}
+        #: how the steps stand that gates ask about, and of each list how many of its steps are done
+        self._standings: dict[str, tuple[str, bool]] = {}
         self._done = [0] * len(index.lists)
-        for name, (status, _loop) in self._standings.items():
-            if HELPERS["done"](status, False):  # noqa: FBT003
-                for call in index.listed.get(name, ()):
-                    self._done[call] += 1
         self._activity: Activity | None = None
         self._heap: list[tuple[Place, str]] = []
         self._queued: set[tuple[Place, str]] = set()
         #: the place of the step that was looked at last in this pass; None: no pass is under way
         self.reached: Place | None = None
         self._later: list[tuple[Place, str]] = []
+        self._read_state()
         self._continue_pass(before)
         for name in self.places:
             self._queue(name)
+
+    def _read_state(self) -> None:
+        state = self._state
+        for run in state.runs.values():
+            if not run.is_afterwork:
+                self._runs.setdefault(run.step, {})[run.id] = None
+        for name, tokens in state.parked.items():
+            self._held.add(name)
+            for token in tokens:
+                self._add_kind(name, token)
+        for name, entry in state.rounds.items():
+            self.tally_of(name).tokens = held = sum(map(len, entry.places.values()))
+            if held:
+                self._held.add(name)
+        for name in state.steps:
+            if name in self.index.asked or name in self.index.listed:
+                self._follow_standing(name)
 
     def _continue_pass(self, before: GateWatch | None) -> None:
         """Have the same places as before, so that a pass can go on in the middle."""
@@ -374,8 +378,12 @@ class GateWatch:
         step, index = event.entity_id, self.index
         for gate in (*index.statuses.get(step, ()), *index.statuses.get("", ())):
             self._touch(gate)
-        if step not in index.asked and step not in index.listed:
-            return
+        if step in index.asked or step in index.listed:
+            self._follow_standing(step)
+
+    def _follow_standing(self, step: str) -> None:
+        """See how a step stands now, and which gates that makes a difference to."""
+        index = self.index
         before, now = self._standings.get(step, ("", False)), self._standing(step)
         if before == now:
             return
