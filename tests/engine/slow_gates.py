@@ -14,7 +14,7 @@ from noetl.engine.gates.regions import Regions
 from noetl.engine.net_index import NetIndex
 from noetl.model.events import Event
 from noetl.model.net import Net
-from noetl.model.state import Execution
+from noetl.model.state import Execution, Token
 
 
 class SlowRegions(Regions):
@@ -103,6 +103,9 @@ class SlowWatch(GateWatch):
 
     def has_tokens(self, step: str) -> bool:
         return step in self._state.steps_with_tokens()
+
+    def kinds_of(self, gate: str) -> list[Token]:
+        return list(self._state.parked.get(gate, ()))
 
     def held_steps(self) -> list[str]:
         return list(self._state.steps_with_tokens())

@@ -217,4 +217,6 @@ def test_the_log_is_the_same_as_if_every_gate_were_asked_every_time(start: int) 
         slow, _ = history(seed, SlowNetIndex, text)
         assert quick == slow, f"seed {seed}"
         seen += did
-    assert min(seen["step.parked"], seen["step.skipped"], seen["step.cancelled"]) > PART // 10, seen
+    assert seen["step.parked"] > PART
+    assert seen["step.skipped"] > PART // 4
+    assert seen["step.cancelled"] > 0

@@ -80,10 +80,7 @@ class Dispatcher(Ledger):
         record.execution = execution
         if paused is not record.paused:
             self._set_paused(record, paused=paused)
-        key = (execution_id, order.step_run_id, order.iteration)
-        entry = record.entries.get(key)
-        if entry is None:
-            entry = record.entries[key] = Entry(key, record)
+        entry = record.add((execution_id, order.step_run_id, order.iteration))
         self._apply(entry, _ORDERED, order)
         return self.moves
 
@@ -125,8 +122,8 @@ class Dispatcher(Ledger):
         self, record: ExecutionRecord, run_id: str, iteration: int | str | None, why: Mapping[State, Action]
     ) -> None:
         path = parse_label(iteration)
-        for key, entry in list(record.entries.items()):
-            if key[1] == run_id and parse_label(key[2])[: len(path)] == path:
+        for entry in record.of_run(run_id):
+            if parse_label(entry.key[2])[: len(path)] == path:
                 self._apply(entry, why)
 
     def end(self, execution_id: str, *, released: bool) -> Moves:
@@ -159,8 +156,7 @@ class Dispatcher(Ledger):
                 self._apply(self.orphans[key], _WORKER_GONE)
         for held in kept:
             record = self.record(execution_id)
-            entry = record.entries.setdefault(held.key, Entry(held.key, record))
-            self._apply(entry, _FOUND, held)
+            self._apply(record.add(held.key), _FOUND, held)
         return self.moves
 
     def drop_orphans(self, execution_id: str) -> Moves:
@@ -180,9 +176,7 @@ class Dispatcher(Ledger):
             if key not in alive and (entry is None or entry.state is not STOPPING):
                 self.moves.append(ReleaseSlot(key))
                 continue
-            if entry is None:
-                entry = record.entries[key] = Entry(key, record)
-            self._apply(entry, _SLOT_FOUND)
+            self._apply(record.add(key), _SLOT_FOUND)
         return self.moves
 
     # --- slots -------------------------------------------------------------------------------------------------------

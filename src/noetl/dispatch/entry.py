@@ -108,7 +108,7 @@ MOST_HOMES = 10_000
 class ExecutionRecord:
     """The entries of one execution."""
 
-    __slots__ = ("entries", "execution", "homes", "id", "limited", "paused", "workers")
+    __slots__ = ("_runs", "entries", "execution", "homes", "id", "limited", "paused", "workers")
 
     def __init__(self, execution_id: str) -> None:
         self.id = execution_id
@@ -118,6 +118,8 @@ class ExecutionRecord:
         #: whether any of its pipelines has asked for a slot
         self.limited = False
         self.entries: dict[Key, Entry] = {}
+        #: the same by step run
+        self._runs: dict[str, dict[Key, Entry]] = {}
         #: the workers that were given any of its pipelines
         self.workers: set[str] = set()
         #: the workers that a group of its pipelines stays with: the first that serves the pool of one has it
@@ -133,6 +135,27 @@ class ExecutionRecord:
         """Let a group go elsewhere."""
         if group is not None and worker in self.homes.get(group, ()):
             self.homes[group].remove(worker)
+
+    def add(self, key: Key) -> Entry:
+        """The entry of a pipeline, created if it is new."""
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = Entry(key, self)
+            self._runs.setdefault(key[1], {})[key] = entry
+        return entry
+
+    def remove(self, entry: Entry) -> None:
+        """Forget an entry."""
+        key = entry.key
+        del self.entries[key]
+        run = self._runs[key[1]]
+        del run[key]
+        if not run:
+            del self._runs[key[1]]
+
+    def of_run(self, run_id: str) -> list[Entry]:
+        """The entries of a step run."""
+        return list(self._runs.get(run_id, {}).values())
 
 
 class Worker:

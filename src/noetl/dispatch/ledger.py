@@ -183,7 +183,7 @@ class Ledger:
     def discard(self, entry: Entry) -> State:
         """Forget an entry."""
         record = entry.record
-        del record.entries[entry.key]
+        record.remove(entry)
         if record.execution is None and not record.entries:
             self.executions.pop(record.id, None)
         return SETTLED

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from noetl.engine import scopes
 from noetl.engine.decision import DecisionBuilder
@@ -22,6 +21,9 @@ from noetl.expr import failure_of
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import AdmitRule, Condition, Join, Step
 from noetl.model.state import JoinRound, Token
+
+#: of a gate that was opened because nothing else could move, how many of the others are recorded
+_MOST_NAMED = 20
 
 
 class Firing(msgspec.Struct, frozen=True):
@@ -123,7 +125,7 @@ def park(builder: DecisionBuilder, step: Step, token: Token, *, saw: list[dict[s
     payload: dict[str, Any] = {"from": token.source}
     if join:
         payload["join"] = True
-    if asks_for_quiet(step):
+    if builder.gates.index.gates[step.name].quiet:
         payload["gate"] = True
     if token.args is not None:
         payload["args"] = token.args
@@ -132,22 +134,29 @@ def park(builder: DecisionBuilder, step: Step, token: Token, *, saw: list[dict[s
     builder.emit("step.parked", step.name, payload, parent=builder.last)
 
 
-def reconsider(builder: DecisionBuilder, step: Step, *, assume_quiet: bool = False) -> Firing | None:
-    """Look again at what is parked at a step: whether it fires now, or would if it were quiet."""
-    if step.admission.join is not None:
-        return _try_firing(builder, step, step.admission.join, assume_quiet=assume_quiet)
-    for token in _unlike_tokens(builder, step):
+def reconsider(builder: DecisionBuilder, step: Step) -> Firing | None:
+    """Look again at what is parked at a step: whether it fires now."""
+    found = _find_admitted(builder, step)
+    return Firing(found.token, _describe(builder, step, found.token, found.held)) if found is not None else None
+
+
+class _Admitted(NamedTuple):
+    """A parked token that may fire its step, and the answers of the rules about it."""
+
+    token: Token
+    held: tuple[bool, ...]
+
+
+def _find_admitted(builder: DecisionBuilder, step: Step, *, assume_quiet: bool = False) -> _Admitted | None:
+    """The token with which a step fires now, or would if it were quiet."""
+    join = step.admission.join
+    if join is not None:
+        return _find_complete(builder, step, join, assume_quiet=assume_quiet)
+    for token in builder.gates.kinds_of(step.name):
         allowed, held = judge(builder, step, token, assume_quiet=assume_quiet)
         if allowed:
-            return Firing(token, _describe(builder, step, token, held))
+            return _Admitted(token, held)
     return None
-
-
-def _unlike_tokens(builder: DecisionBuilder, step: Step) -> Sequence[Token]:
-    """The tokens parked at a step; of those about which its rules cannot but say the same, the first."""
-    tokens = builder.state.parked.get(step.name, ())
-    reads = builder.gates.index.gates.get(step.name)
-    return tokens[:1] if reads is not None and not reads.token and not reads.volatile else tokens
 
 
 def last_answers(builder: DecisionBuilder, step: Step) -> list[dict[str, Any]]:
@@ -173,30 +182,25 @@ def find_mutual_gate(builder: DecisionBuilder) -> tuple[Step, Firing] | None:
     A gate counts if it would be admitted when no other token could come, and if the same is true of every gate whose
     token it waits for. A token that waits for something else keeps all gates closed to which it may still come.
     """
-    steps, regions = builder.net_index.steps, builder.gates.index.regions
-    held = builder.gates.held_steps()
-    asking = [name for name in held if asks_for_quiet(steps[name])]
-    firings = {name: reconsider(builder, steps[name], assume_quiet=True) for name in _closed(asking, held, regions)}
-    ready = {name: firing for name, firing in firings.items() if firing is not None}
+    steps, index = builder.net_index.steps, builder.gates.index
+    held, regions = builder.gates.held_steps(), index.regions
+    asking = [name for name in held if name in index.gates and index.gates[name].quiet]
+    found = {name: _find_admitted(builder, steps[name], assume_quiet=True) for name in _closed(asking, held, regions)}
+    ready = {name: admitted for name, admitted in found.items() if admitted is not None}
     waiting = _closed(list(ready), held, regions)
     if not waiting:
         return None
-    seqs = builder.state.steps_with_tokens()
-    first = min(waiting, key=seqs.__getitem__)
+    first = min(waiting, key=builder.state.first_token)
+    step, (token, answers) = steps[first], ready[first]
     mutual = regions.find_leading(first, [name for name in held if name != first])
-    return steps[first], replace(ready[first], waited_for=tuple(mutual))
-
-
-def asks_for_quiet(step: Step) -> bool:
-    """Whether a rule of a step asks for `quiet()`."""
-    rules = step.admission.rules or ()
-    return any(call.name == "quiet" for rule in rules if rule.when is not None for call in rule.when.calls)
+    return step, Firing(token, _describe(builder, step, token, answers), tuple(mutual[:_MOST_NAMED]))
 
 
 def _closed(gates: list[str], held: list[str], regions: Regions) -> list[str]:
     """Those of the gates to which no token can come but from these gates."""
     known = set(gates)
-    following = regions.find_following(name for name in held if name not in known)
+    others = [name for name in held if name not in known]
+    following = regions.find_following(others) if others else ()
     return [name for name in gates if regions.of[name] not in following]
 
 
@@ -210,14 +214,16 @@ def _arrive_at_join(builder: DecisionBuilder, step: Step, join: Join, token: Tok
     if swallowed:
         builder.emit("step.skipped", step.name, {"from": source, "why": "round"}, parent=builder.last)
         # With the last of a round the next one begins, for which tokens may have been waiting.
-        return _try_firing(builder, step, join, arrives=True)
-    park(builder, step, token, saw=[], join=True)
-    return _try_firing(builder, step, join, arrives=True)
+    else:
+        park(builder, step, token, saw=[], join=True)
+    found = _find_complete(builder, step, join, arrives=True)
+    return Firing(found.token, _describe(builder, step, found.token, found.held)) if found is not None else None
 
 
-def _try_firing(
+def _find_complete(
     builder: DecisionBuilder, step: Step, join: Join, *, arrives: bool = False, assume_quiet: bool = False
-) -> Firing | None:
+) -> _Admitted | None:
+    """The token with which a join fires: enough places hold enough, and the rules beside it hold as well."""
     entry = builder.state.rounds.get(step.name)
     if entry is None or (entry.awaited is not None and join.rest != "keep"):
         return None
@@ -227,7 +233,7 @@ def _try_firing(
         return None
     token = entry.places[builder.gates.index.place_names[step.name][complete[-1]]][0]
     allowed, held = judge(builder, step, token, arrives=arrives, assume_quiet=assume_quiet)
-    return Firing(token, _describe(builder, step, token, held)) if allowed else None
+    return _Admitted(token, held) if allowed else None
 
 
 def tokens_per_firing(builder: DecisionBuilder, step: Step, join: Join) -> Mapping[str, int]:

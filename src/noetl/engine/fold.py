@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from noetl.engine import fold_step_events as runs
 from noetl.model.events import Event, epoch_seconds
-from noetl.model.scope import scope_writes, set_path
+from noetl.model.scope import scope_writes, set_paths, writes_of
 from noetl.model.state import Execution, StepBoundary, parse_label, pipeline_runs
 
 
@@ -119,9 +119,11 @@ def _apply_processed(state: Execution, event: Event) -> None:
 
 def _apply_patched(state: Execution, event: Event) -> None:
     run = state.runs.get(event.step_run_id or "")
-    for target, value in event.payload["set"].items():
-        scope, _, rest = target.partition(".")
-        runs.write(state, run, parse_label(event.iteration), scope, tuple(rest.split(".")), value)
+    if run is None:  # it has ended: nobody else sees what it wrote
+        state.ctx = set_paths(state.ctx, scope_writes(event.payload["set"], "ctx"))
+        return
+    for scope, path, value in writes_of(event.payload["set"]):
+        runs.write(state, run, parse_label(event.iteration), scope, path, value)
 
 
 def _apply_signal(state: Execution, event: Event) -> None:
@@ -142,8 +144,7 @@ def _apply_routed(state: Execution, event: Event) -> None:
     state.boundaries.remove(bringer)
     # Tokens carry the event that was offered, which of a loop is another than the one that ended it.
     state.bringer = replace(bringer, name=payload["event"])
-    for target, value in scope_writes(payload.get("set", {}), "ctx"):
-        state.ctx = set_path(state.ctx, target, value)
+    state.ctx = set_paths(state.ctx, scope_writes(payload.get("set", {}), "ctx"))
     if event.step_run_id != state.final_run:
         _set_output(state, bringer, leaf="terminate" in payload or not any(arc["taken"] for arc in payload["arcs"]))
     if payload.get("error") or payload.get("unrouted"):

@@ -10,7 +10,7 @@ from noetl.errors import TemplateError
 from noetl.expr import failure_of, patch_of, render
 from noetl.model.output import failure
 from noetl.model.playbook import Arc, Router
-from noetl.model.scope import Patch, combine_patches, scope_writes, set_path
+from noetl.model.scope import Patch, scope_writes, set_paths
 from noetl.model.state import StepBoundary, Token
 
 #: tokens, and the steps they go to
@@ -116,9 +116,10 @@ def _effects(
         sight |= {"ctx": ctx, "event": event}
         scopes.with_steps(builder, sight, arc.args, *(one.value for one in arc.set))
         made = patch_of(arc.set, sight, most=builder.net_index.max_payload)
-        patch = combine_patches(patch, made)
-        for path, value in scope_writes(made, "ctx"):
-            ctx = set_path(ctx, path, value)
+        for target, value in made.items():  # a later write of a target comes later, too
+            patch.pop(target, None)
+            patch[target] = value
+        ctx = set_paths(ctx, scope_writes(made, "ctx"))
         tokens.append(Token(ended.step, event, render(arc.args, sight)))
         if arc.cancel:
             payload["cancel"] = [*payload.get("cancel", ()), *arc.cancel]

@@ -24,6 +24,23 @@ def set_path(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[s
     return made
 
 
+def set_paths(scope: dict[str, Any], writes: Iterable[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
+    """The scope with several values written, one after the other; each map on their paths is copied once."""
+    made: dict[str, Any] = {"": scope}
+    own = {id(made): made}
+    for path, value in writes:
+        at = made
+        for part in ("", *path[:-1]):
+            below = at.get(part)
+            if id(below) not in own:
+                below = dict(below) if isinstance(below, dict) else {}
+                own[id(below)] = below
+            at[part] = below
+            at = below  # type: ignore[assignment]  # a map of its own
+        at[path[-1]] = value
+    return made[""]  # type: ignore[no-any-return]
+
+
 def combine_patches(patch: Patch, later: Patch) -> Patch:
     """Two patches as one, whose writes come in the order in which they were made."""
     return {**{target: value for target, value in patch.items() if target not in later}, **later}

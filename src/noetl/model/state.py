@@ -330,6 +330,12 @@ class Execution(msgspec.Struct):
                 held[name] = min(first)
         return held
 
+    def first_token(self, step: str) -> int:
+        """`seq` of the first of the tokens that are parked at a step."""
+        if step in self.parked:
+            return self.parked[step][0].seq
+        return min(tokens[0].seq for tokens in self.rounds[step].places.values() if tokens)
+
     @property
     def paused(self) -> bool:
         """Whether nothing new may start."""

@@ -65,6 +65,9 @@ class GateReads(msgspec.Struct, frozen=True):
     token: tuple[tuple[str, ...], ...] = ()
 
 
+NO_READS = GateReads()
+
+
 class GateIndex:
     """The gates of a net, by what they read."""
 

@@ -12,10 +12,10 @@ import heapq
 from bisect import insort
 from collections.abc import Callable
 
-from noetl.engine.gates.gate_index import HELPERS, GateIndex
+from noetl.engine.gates.gate_index import HELPERS, NO_READS, GateIndex, read_token
 from noetl.engine.gates.regions import Activity
 from noetl.model.events import Event
-from noetl.model.state import Execution
+from noetl.model.state import Execution, Token
 
 #: where a step stands among those that have tokens: joins come last, else the one whose first token came first
 Place = tuple[bool, int]
@@ -44,41 +44,54 @@ class GateWatch:
         self.index = index
         self._state = state
         self._seq = state.seq
+        self._ctx = state.ctx
         #: step → how many tokens are on their way to it in the decision that is being taken
         self.arriving = arriving
         #: the runs that have ended and are not routed yet
         self.unrouted: set[str] = {one.step_run_id for one in state.boundaries}
         #: step → its runs from which tokens may follow
         self._runs: dict[str, dict[str, None]] = {}
-        for run in state.runs.values():
-            if not run.is_afterwork:
-                self._runs.setdefault(run.step, {})[run.id] = None
         #: the steps that have tokens, and joins that had some, each with its place in the order of looking
         self.places: dict[str, Place] = {name: (False, at) for at, name in enumerate(state.parked)}
         self.places |= {name: (True, at) for at, name in enumerate(state.rounds)}
         self.next_place = len(self.places)
-        #: of these, the ones that are looked at every time
+        #: of these, those that are looked at every time, and those that have tokens now
         self._volatile = {name for name in self.places if index.is_volatile(name)}
+        self._held: set[str] = set()
         self._joins: dict[str, JoinTally] = {}
-        for name, entry in state.rounds.items():
-            self.tally_of(name).tokens = sum(map(len, entry.places.values()))
+        #: of a gate, a token of each kind that its rules can tell apart, in the order in which they came
+        self._kinds: dict[str, dict[object, Token]] = {}
         self._answers: dict[str, dict[object, Answer]] = {}
-        self._ctx = state.ctx
-        self._standings = {name: self._standing(name) for name in (*index.asked, *index.listed) if name in state.steps}
+        #: how the steps stand that gates ask about, and of each list how many of its steps are done
+        self._standings: dict[str, tuple[str, bool]] = {}
         self._done = [0] * len(index.lists)
-        for name, (status, _loop) in self._standings.items():
-            if HELPERS["done"](status, False):  # noqa: FBT003
-                for call in index.listed.get(name, ()):
-                    self._done[call] += 1
         self._activity: Activity | None = None
         self._heap: list[tuple[Place, str]] = []
         self._queued: set[tuple[Place, str]] = set()
         #: the place of the step that was looked at last in this pass; None: no pass is under way
         self.reached: Place | None = None
         self._later: list[tuple[Place, str]] = []
+        self._read_state()
         self._continue_pass(before)
         for name in self.places:
             self._queue(name)
+
+    def _read_state(self) -> None:
+        state = self._state
+        for run in state.runs.values():
+            if not run.is_afterwork:
+                self._runs.setdefault(run.step, {})[run.id] = None
+        for name, tokens in state.parked.items():
+            self._held.add(name)
+            for token in tokens:
+                self._add_kind(name, token)
+        for name, entry in state.rounds.items():
+            self.tally_of(name).tokens = held = sum(map(len, entry.places.values()))
+            if held:
+                self._held.add(name)
+        for name in state.steps:
+            if name in self.index.asked or name in self.index.listed:
+                self._follow_standing(name)
 
     def _continue_pass(self, before: GateWatch | None) -> None:
         """Have the same places as before, so that a pass can go on in the middle."""
@@ -161,11 +174,20 @@ class GateWatch:
 
     def has_tokens(self, step: str) -> bool:
         """Whether tokens are parked at a step."""
-        return step in self.places and (step not in self._joins or self._joins[step].tokens > 0)
+        return step in self._held
 
     def held_steps(self) -> list[str]:
         """The steps that have tokens, in the order in which they are looked at."""
-        return sorted(filter(self.has_tokens, self.places), key=self.places.__getitem__)
+        return sorted(self._held, key=self.places.__getitem__)
+
+    def kinds_of(self, gate: str) -> list[Token]:
+        """Of the tokens parked at a gate, the first of each kind that its rules can tell apart."""
+        return list(self._kinds.get(gate, {}).values())
+
+    def _add_kind(self, gate: str, token: Token) -> None:
+        reads = self.index.gates.get(gate, NO_READS)
+        kind = None if reads.volatile else read_token(token.event, token.args, reads.token)
+        self._kinds.setdefault(gate, {}).setdefault(id(token) if kind is None else kind, token)
 
     def tally_of(self, step: str) -> JoinTally:
         """What a join holds."""
@@ -202,7 +224,7 @@ class GateWatch:
                 activity.shift(step, len(runs))
             for ended in self._state.boundaries:
                 activity.shift(ended.step, 1)
-            for name in filter(self.has_tokens, self.places):
+            for name in self._held:
                 activity.hold(name, held=True)
             for step, count in self.arriving.items():
                 activity.shift(step, count)
@@ -270,13 +292,18 @@ class GateWatch:
             tally.complete = [at for at in tally.complete if len(held[names[at]]) >= tally.numbers[names[at]]]
 
     def _hold(self, step: str, *, held: bool) -> None:
+        if held:
+            self._held.add(step)
+        else:
+            self._held.discard(step)
         if self._activity is not None:
             self._activity.hold(step, held=held)
 
     def _release(self, step: str) -> None:
         """All tokens of a step are gone."""
-        if self.has_tokens(step):
+        if step in self._held:
             self._hold(step, held=False)
+        self._kinds.pop(step, None)
         self.places.pop(step, None)
         self._joins.pop(step, None)
         self._volatile.discard(step)
@@ -292,6 +319,8 @@ class GateWatch:
                 self._hold(step, held=True)
         if join:
             self._count_token(step, str(event.payload["from"]))
+        else:
+            self._add_kind(step, self._state.parked[step][-1])
         self._queue(step)
 
     def _count_token(self, step: str, source: str) -> None:
@@ -349,8 +378,12 @@ class GateWatch:
         step, index = event.entity_id, self.index
         for gate in (*index.statuses.get(step, ()), *index.statuses.get("", ())):
             self._touch(gate)
-        if step not in index.asked and step not in index.listed:
-            return
+        if step in index.asked or step in index.listed:
+            self._follow_standing(step)
+
+    def _follow_standing(self, step: str) -> None:
+        """See how a step stands now, and which gates that makes a difference to."""
+        index = self.index
         before, now = self._standings.get(step, ("", False)), self._standing(step)
         if before == now:
             return
