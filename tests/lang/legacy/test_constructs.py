@@ -34,6 +34,12 @@ def test_a_script_is_its_code_or_its_file(tool: str, written: str) -> None:
     assert errors(text) == []
 
 
+def test_what_else_a_script_said_is_asked_about() -> None:
+    text, todo = migrated(step("{kind: python, script: {cache: true, source: {code: 'result = 1', checksum: abc}}}"))
+    assert "code: 'result = 1'" in text
+    assert todo == ['the script also said `cache: true`, `checksum: "abc"`']
+
+
 @pytest.mark.parametrize("source", ["{type: file, uri: x.py}", "{type: gcs, path: b/x.py}", "{type: http, uri: x.py}"])
 def test_code_that_lies_elsewhere_is_asked_for_and_never_skipped(source: str) -> None:
     text, todo = migrated(step(f"{{kind: python, script: {{source: {source}}}}}"))

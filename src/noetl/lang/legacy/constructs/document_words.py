@@ -94,21 +94,22 @@ def _mentions(doc: Lowering) -> Iterator[tuple[Scalar, bool]]:
                 yield from ((node, False) for node in strings(one.value, skip=_CODE))
 
 
+#: a quoted text, and what it is compared with, if that stands before it or is no `….step` after it
+_QUOTED = re.compile(
+    r"(?P<compared>[\w.]*\s*[=!]=\s*)?(?P<quote>['\"])(?P<name>[^'\"]*)(?P=quote)(?P<data>\s*[=!]=(?!\s*[\w.]*\.step\b))?"
+)
+
+
 def _rename_quoted(text: str, renamed: dict[str, str]) -> str:
     """Rename steps in a template: in calls, lists and subscripts, and where `….step` is compared with them."""
-    for old, new in renamed.items():
-        quoted = re.compile(
-            rf"(?P<compared>[\w.]*\s*[=!]=\s*)?(?P<quote>['\"]){re.escape(old)}(?P=quote)(?!\s*[=!]=(?!\s*[\w.]*\.step\b))"
-        )
 
-        def rename(found: re.Match[str], new: str = new) -> str:
-            compared = found["compared"] or ""
-            if compared and not compared.rstrip(" =!").endswith(".step"):
-                return found[0]
-            return f"{compared}{found['quote']}{new}{found['quote']}"
+    def rename(found: re.Match[str]) -> str:
+        compared = found["compared"] or ""
+        is_data = found["data"] or (compared and not compared.rstrip(" =!").endswith(".step"))
+        name = found["name"] if is_data else renamed.get(found["name"], found["name"])
+        return f"{compared}{found['quote']}{name}{found['quote']}{found['data'] or ''}"
 
-        text = quoted.sub(rename, text)
-    return text
+    return _QUOTED.sub(rename, text)
 
 
 # --- settings --------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, e
 #: by kind: the key that holds what is run, and the one that names a file
 _RUNS = {"python": ("code", ""), "shell": ("cmd", "file"), "postgres": ("query", ""), "duckdb": ("query", "")}
 _SQL = ("postgres", "duckdb")
+#: keys of a script that say where its text is
+_OF_A_SCRIPT = frozenset({"uri", "source", "type", "code", "content", "path", "file"})
 
 
 def lower_script(doc: Lowering, task: MapNode) -> None:
@@ -26,16 +28,22 @@ def lower_script(doc: Lowering, task: MapNode) -> None:
     path = path or text_of(found.value, "uri")
     if code is not None and text_of(source, "type") in ("", "inline"):
         doc.report_older("habit", "`script` with an inline source", f"`{key}`", found.key)
-        _replace(task, found, entry(key, code.value, near=found.key))
+        taken = entry(key, code.value, near=found.key)
     elif file_key and path and text_of(source, "type") in ("", "file"):
         doc.report_older("habit", "`script` with a file as its source", f"`{file_key}`", found.key)
-        _replace(task, found, entry(file_key, make(path, near=found.key), near=found.key))
+        taken = entry(file_key, make(path, near=found.key), near=found.key)
     else:
         said = f"put the text of {path or 'the script'} here: {quote_entries([found])}"
         doc.report_older("habit", "`script` with a source elsewhere", f"its text under `{key}`", found.key)
-        empty = entry(key, make(_say_missing(key, path), near=found.key), near=found.key)
-        _replace(task, found, empty)
-        doc.todo(empty, said, found.key)
+        taken = entry(key, make(_say_missing(key, path), near=found.key), near=found.key)
+        _replace(task, found, taken)
+        doc.todo(taken, said, found.key)
+        return
+    _replace(task, found, taken)
+    blocks = (found.value,) if source is found.value else (found.value, source)
+    left = [one for block in blocks for one in block if one.name not in _OF_A_SCRIPT]
+    if left:
+        doc.todo(taken, f"the script also said {quote_entries(left)}", found.key)
 
 
 def _say_missing(key: str, path: str) -> str:
