@@ -152,9 +152,7 @@ def test_a_server_that_stays_away_ends_the_following(tmp_path: Path) -> None:
     client.close()
 
 
-def test_a_wrong_token_is_told_with_what_to_do(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_token_is_told_with_what_to_do(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOETL_HOME", str(tmp_path / "other"))
     right = api.add_token("ann", "author")
     with Client(url_of(api), right) as client:

@@ -41,7 +41,9 @@ def calling(
     *servers: str, timeout_s: float = 60.0, tls: ssl.SSLContext | None = None, most_bytes: int = 1 << 20
 ) -> Iterator[Transport]:
     addresses = [parse_address(url) for url in servers]
-    one = Transport(addresses, TokenSource(Secret("noetl_x"), None), timeout_s=timeout_s, tls=tls, most_bytes=most_bytes)
+    one = Transport(
+        addresses, TokenSource(Secret("noetl_x"), None), timeout_s=timeout_s, tls=tls, most_bytes=most_bytes
+    )
     try:
         yield one
     finally:

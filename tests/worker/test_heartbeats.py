@@ -97,7 +97,12 @@ def test_a_beat_that_could_not_be_made_is_followed_by_others() -> None:
 
     async def whole() -> None:
         pulse = Heartbeats(
-            [f"http://127.0.0.1:{server.server_port}"], TokenSource(None, None), 1.0, holding, lambda *_: None, lambda: None
+            [f"http://127.0.0.1:{server.server_port}"],
+            TokenSource(None, None),
+            1.0,
+            holding,
+            lambda *_: None,
+            lambda: None,
         )
         pulse.start()
         await asyncio.wait_for(pulse.first.wait(), 60)
