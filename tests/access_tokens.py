@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from noetl.model.access import AccessToken, Role
+from noetl.model.access import ApiToken, Role
 from noetl.server.http.access import new_token
 from noetl.server.http.access.tokens import hash_token
 
@@ -15,7 +15,7 @@ from noetl.server.http.access.tokens import hash_token
 def give_access(folder: Path, role: Role = "admin") -> dict[str, str]:
     """Make a token; return the variables that make servers admit it, and clients and workers show it."""
     token, path = new_token(), folder / "tokens.json"
-    kept = AccessToken("tests", role, hash_token(token), token[-4:], "2026-01-01T00:00:00+00:00")
+    kept = ApiToken("tests", role, hash_token(token), token[-4:], "2026-01-01T00:00:00+00:00")
     folder.mkdir(parents=True, exist_ok=True)
     path.touch(0o600)
     path.write_bytes(msgspec.json.encode([kept]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from noetl.client import api
-from noetl.client.api import StreamMessage, StreamParser
+from noetl.client import event_stream
+from noetl.client.event_stream import StreamMessage, StreamParser
 from noetl.errors import UnexpectedAnswer
 
 STREAM = (
@@ -28,14 +28,14 @@ def test_messages_are_the_same_in_whatever_pieces_they_arrive(data: st.DataObjec
 
 
 def test_a_message_without_an_end_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_MOST_MESSAGE", 100)
+    monkeypatch.setattr(event_stream, "_MOST_MESSAGE", 100)
     with pytest.raises(UnexpectedAnswer, match="larger than"):
         StreamParser().feed(b"data: " + b"x" * 200)
 
 
 @pytest.mark.parametrize("line", [b"data: " + b"x" * 50 + b"\n", b"data\n"], ids=["long", "empty"])
 def test_a_message_of_many_lines_does_not_grow_without_bound(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_MOST_MESSAGE", 100)
+    monkeypatch.setattr(event_stream, "_MOST_MESSAGE", 100)
     parser = StreamParser()
     for _ in range(100):
         assert len(parser.feed(b"data: x\n\n")) == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from noetl.errors import UsageError
-from noetl.model.access import AccessToken, TokenRequest, allows_path
+from noetl.model.access import ApiToken, TokenRequest, allows_path
 
 SEGMENT = st.text(
     st.characters(min_codepoint=33, max_codepoint=1000, exclude_characters="/*", codec="utf-8"), min_size=1, max_size=5
@@ -14,7 +14,7 @@ SEGMENT = st.text(
 PATH = st.lists(SEGMENT, min_size=1, max_size=3).map("/".join)
 
 
-def made(**more: object) -> AccessToken:
+def made(**more: object) -> ApiToken:
     role = "worker" if {"worker", "pools"} & more.keys() else "viewer"
     return TokenRequest("ann", role, **more).make_token("hash", "hint", "now", 0.0)  # type: ignore[arg-type]
 

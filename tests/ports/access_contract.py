@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from noetl.model.access import AccessToken, AuditEntry, AuditQuery, Role
+from noetl.model.access import ApiToken, AuditEntry, AuditQuery, Role
 from noetl.ports import AccessStore
 from noetl.stores.verify import verify_audit
 
 
-def token(name: str, role: Role = "viewer", **more: Any) -> AccessToken:
-    return AccessToken(name, role, sha256(name.encode()).hexdigest(), "abcd", "2026-01-02T03:04:05+00:00", **more)
+def token(name: str, role: Role = "viewer", **more: Any) -> ApiToken:
+    return ApiToken(name, role, sha256(name.encode()).hexdigest(), "abcd", "2026-01-02T03:04:05+00:00", **more)
 
 
 def entry(second: int, who: str = "ann", action: str = "execution.cancel", **more: Any) -> AuditEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -51,13 +52,12 @@ def client() -> Client | None:
     named = servers()
     if not named:
         return None
-    from noetl.cli.output.printing import note
     from noetl.client import Client
 
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[_ASKED] = named
-    return Client(named, report=note)
+    return Client(named, report=partial(click.echo, err=True))
 
 
 def find_asked(context: click.Context | None) -> str | None:

@@ -7,18 +7,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from noetl.client.address import ServerAddress, parse_address
+from noetl.client.event_stream import StreamParser
 from noetl.client.owner_token import TokenSource
 from noetl.client.responses import decode_answer
 from noetl.client.transport import Request, StreamedResponse, Transport
 from noetl.config import Secret, parse_servers as split_servers, settings
 from noetl.errors import CallInvalid, ClientError, ServerUnavailable, UnexpectedAnswer
-from noetl.model.access import AccessToken, AuditEntry, TokenRequest
+from noetl.model.access import ApiToken, AuditEntry, TokenRequest
 from noetl.model.events import Event
 from noetl.ports import OVER, LogLine, PlaybookSource, Summary
 
@@ -82,7 +83,7 @@ class LinePage(msgspec.Struct, frozen=True):
 
 
 class _TokenPage(msgspec.Struct, frozen=True):
-    tokens: list[AccessToken]
+    tokens: list[ApiToken]
 
 
 class _NewToken(msgspec.Struct, frozen=True):
@@ -120,67 +121,6 @@ class CalledPlaybook(msgspec.Struct, frozen=True):
     file: str
     #: what callers call it
     names: list[str]
-
-
-# Server-sent events without IO: blocks of a stream in, messages out.
-
-
-#: bytes of one message
-_MOST_MESSAGE: Final = 256 << 20
-
-
-class StreamMessage(NamedTuple):
-    """One message of a stream."""
-
-    event: str
-    #: None: it has none of its own
-    id: str | None
-    data: str
-
-
-class StreamParser:
-    """A stream of server-sent events, parsed as it arrives."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        #: up to here is no end of a line
-        self._seen = 0
-        self._event = "message"
-        self._id: str | None = None
-        self._data: list[str] = []
-        #: bytes of the lines of the message that has no end yet
-        self._size = 0
-
-    def feed(self, block: bytes) -> list[StreamMessage]:
-        """Take a block; return the messages that it completes."""
-        self._buffer += block
-        messages = []
-        start = 0
-        while (end := self._buffer.find(b"\n", max(start, self._seen))) >= 0:
-            line = bytes(self._buffer[start:end]).rstrip(b"\r").decode("utf-8", "replace")
-            self._size += end + 1 - start
-            start = end + 1
-            if line:
-                self._take(line)
-            elif self._data:
-                messages.append(StreamMessage(self._event, self._id, "\n".join(self._data)))
-            if not line:
-                self._event, self._id, self._data, self._size = "message", None, [], 0
-        del self._buffer[:start]
-        self._seen = len(self._buffer)
-        if self._size + self._seen > _MOST_MESSAGE:
-            raise UnexpectedAnswer("a message of the event stream is larger than this client accepts")
-        return messages
-
-    def _take(self, line: str) -> None:
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "data":
-            self._data.append(value)
-        elif name == "event":
-            self._event = value
-        elif name == "id":
-            self._id = value
 
 
 T = TypeVar("T")
@@ -441,7 +381,7 @@ class Client:
 
     # --- access ------------------------------------------------------------------------------------------------------
 
-    def tokens(self) -> list[AccessToken]:
+    def tokens(self) -> list[ApiToken]:
         """Return what is known of the tokens that servers admit; the tokens themselves, and their hashes, are not shown."""
         return self._get("/api/tokens", _TokenPage).tokens
 

@@ -42,7 +42,7 @@ def roles_with(permission: Permission) -> str:
     return f"{', '.join(most)} and {last} may" if most else f"{last} may"
 
 
-class AccessToken(msgspec.Struct, frozen=True):
+class ApiToken(msgspec.Struct, frozen=True):
     """What is kept of a token: never the token itself, but its hash."""
 
     name: str
@@ -98,11 +98,11 @@ class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: seconds that it is valid; None: until it is removed
     expires_s: float | None = None
 
-    def make_token(self, sha256: str, hint: str, created_at: str, now: float) -> AccessToken:
+    def make_token(self, sha256: str, hint: str, created_at: str, now: float) -> ApiToken:
         """Return what is kept of the token. UsageError: there can be no such token."""
         self._check()
         pools = self.pools or ((DEFAULT_POOL,) if self.role == "worker" else ())
-        return AccessToken(
+        return ApiToken(
             self.name,
             self.role,
             sha256,

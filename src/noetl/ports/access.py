@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
-from noetl.model.access import AccessToken, AuditEntry, AuditQuery
+from noetl.model.access import ApiToken, AuditEntry, AuditQuery
 
 
 class AccessStore(Protocol):
     """Who may call, and who called. StoreFailed: the store cannot be read or written now."""
 
-    def find_token(self, sha256: str) -> AccessToken | None:
+    def find_token(self, sha256: str) -> ApiToken | None:
         """The token of a hash; None: there is none, or not any more."""
 
-    def tokens(self) -> list[AccessToken]:
+    def tokens(self) -> list[ApiToken]:
         """All tokens, expired ones too, by name."""
 
-    async def add_token(self, token: AccessToken) -> bool:
+    async def add_token(self, token: ApiToken) -> bool:
         """Keep a token; False: its name is taken."""
 
-    async def remove_token(self, name: str) -> AccessToken | None:
+    async def remove_token(self, name: str) -> ApiToken | None:
         """Forget a token; None: there is none of that name."""
 
     async def note_use(self, name: str, at: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from noetl.model.access import AccessToken, AuditEntry, AuditQuery
+from noetl.model.access import ApiToken, AuditEntry, AuditQuery
 from noetl.ports import AccessStore
 from noetl.stores.appends import link
 
@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 #: what stands before the first entry of the audit log
 AUDIT_ROOT: Final = sha256(b"audit").digest()
 _PAGE = 1_000
-_token = msgspec.json.Decoder(AccessToken)
+_token = msgspec.json.Decoder(ApiToken)
 _entry = msgspec.json.Decoder(AuditEntry)
 
 
@@ -35,19 +35,19 @@ class SqlAccess(AccessStore):
         #: appends an entry to the audit log: time, name, action and body; and forgets entries
         self._append, self._prune = append, prune
 
-    def find_token(self, sha256: str) -> AccessToken | None:
+    def find_token(self, sha256: str) -> ApiToken | None:
         """See the port."""
         return _token_of(self._read("find_token", sha256))
 
-    def tokens(self) -> list[AccessToken]:
+    def tokens(self) -> list[ApiToken]:
         """See the port."""
         return [token for row in self._read("tokens") if (token := _token_of([row])) is not None]
 
-    async def add_token(self, token: AccessToken) -> bool:
+    async def add_token(self, token: ApiToken) -> bool:
         """See the port."""
         return bool(await self._write("add_token", token.name, token.sha256, msgspec.json.encode(token)))
 
-    async def remove_token(self, name: str) -> AccessToken | None:
+    async def remove_token(self, name: str) -> ApiToken | None:
         """See the port."""
         return _token_of(await self._write("remove_token", name))
 
@@ -86,23 +86,23 @@ class MemoryAccess(AccessStore):
     """An `AccessStore`; several logs in memory may share one."""
 
     def __init__(self) -> None:
-        self._tokens: dict[str, AccessToken] = {}
+        self._tokens: dict[str, ApiToken] = {}
         self._entries: list[tuple[int, bytes, bytes]] = []
         self._forgotten = self._last = (0, AUDIT_ROOT)
 
-    def find_token(self, sha256: str) -> AccessToken | None:
+    def find_token(self, sha256: str) -> ApiToken | None:
         """See the port."""
         return next((one for one in self._tokens.values() if one.sha256 == sha256), None)
 
-    def tokens(self) -> list[AccessToken]:
+    def tokens(self) -> list[ApiToken]:
         """See the port."""
         return [self._tokens[name] for name in sorted(self._tokens)]
 
-    async def add_token(self, token: AccessToken) -> bool:
+    async def add_token(self, token: ApiToken) -> bool:
         """See the port."""
         return self._tokens.setdefault(token.name, token) is token
 
-    async def remove_token(self, name: str) -> AccessToken | None:
+    async def remove_token(self, name: str) -> ApiToken | None:
         """See the port."""
         return self._tokens.pop(name, None)
 
@@ -150,7 +150,7 @@ def encode_entry(entry: AuditEntry) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(entry, number=0))
 
 
-def _token_of(rows: Sequence[Row]) -> AccessToken | None:
+def _token_of(rows: Sequence[Row]) -> ApiToken | None:
     if not rows:
         return None
     body, last_used = rows[0]

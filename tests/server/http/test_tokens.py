@@ -14,7 +14,7 @@ from access_tokens import give_access
 
 from noetl.errors import UsageError
 from noetl.lru import LruCache
-from noetl.model.access import AccessToken, TokenRequest
+from noetl.model.access import ApiToken, TokenRequest
 from noetl.ports import AccessStore, StoreFailed
 from noetl.server.http.access import tokens as module
 from noetl.server.http.access.tokens import (
@@ -39,7 +39,7 @@ class CountingStore:
         self.go = threading.Event()
         self.go.set()
 
-    def find_token(self, sha256: str) -> AccessToken | None:
+    def find_token(self, sha256: str) -> ApiToken | None:
         self.asked += 1
         assert self.go.wait(60)
         if self.away:

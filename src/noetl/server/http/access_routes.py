@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.errors import UsageError
-from noetl.model.access import AccessToken, AuditEntry, AuditQuery, Role, TokenRequest, format_time
+from noetl.model.access import ApiToken, AuditEntry, AuditQuery, Role, TokenRequest, format_time
 from noetl.server.http.access import add_token, remove_token
 from noetl.server.http.bodies import HttpProblem, decode_body, number
 from noetl.server.http.routes import ApiContext, Route, json
@@ -57,7 +57,7 @@ class AuditPage(msgspec.Struct, frozen=True):
     cursor: int | None = None
 
 
-def describe_token(token: AccessToken) -> TokenDescription:
+def describe_token(token: ApiToken) -> TokenDescription:
     """Return what is shown of a token."""
     return msgspec.convert(token, TokenDescription, from_attributes=True)
 

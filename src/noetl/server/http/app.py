@@ -14,7 +14,7 @@ from starlette.routing import Route as Mounted
 from starlette.types import Receive, Scope, Send
 
 from noetl.errors import NoetlError, UsageError
-from noetl.model.access import AccessToken
+from noetl.model.access import ApiToken
 from noetl.ports import HasAccess
 from noetl.server.core import ControlPlane
 from noetl.server.http import access_routes, events, executions, inspection, payloads, server_info, start
@@ -50,7 +50,7 @@ class AccessSettings(msgspec.Struct, frozen=True):
     #: tokens of a file
     file: TokenFile
     #: the token that the server has made for its owner
-    owner: AccessToken | None = None
+    owner: ApiToken | None = None
     #: what is bound, and other names that the server goes by
     host: str = "127.0.0.1"
     hosts: Sequence[str] = ()

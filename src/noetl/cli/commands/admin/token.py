@@ -17,7 +17,7 @@ from noetl.cli.target import client
 from noetl.errors import RequestConflict, UsageError
 
 if TYPE_CHECKING:
-    from noetl.model.access import AccessToken, TokenRequest
+    from noetl.model.access import ApiToken, TokenRequest
     from noetl.ports import AccessStore
     from noetl.server.http import TokenFile
 
@@ -126,7 +126,7 @@ def list_(*, as_data: bool) -> None:
     out(columns(rows))
 
 
-def _list() -> list[AccessToken]:
+def _list() -> list[ApiToken]:
     there = client()
     if there is not None:
         with there:
@@ -167,7 +167,7 @@ def _open_tokens(*actions: str) -> Iterator[tuple[AccessStore, TokenFile]]:
         yield store, open_token_file(settings())
 
 
-def _describe(one: AccessToken) -> dict[str, Any]:
+def _describe(one: ApiToken) -> dict[str, Any]:
     return {
         "name": one.name,
         "role": one.role,
@@ -181,7 +181,7 @@ def _describe(one: AccessToken) -> dict[str, Any]:
     }
 
 
-def _scope_text(one: AccessToken) -> str:
+def _scope_text(one: ApiToken) -> str:
     if one.role != "worker":
         return ", ".join(one.paths) or "all playbooks"
     pools = f"pools {', '.join(one.pools)}" if one.pools else "all pools"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from noetl.model.access import MAY, OWNER, AccessToken, Permission
+from noetl.model.access import MAY, OWNER, ApiToken, Permission
 from noetl.server.http.bodies import HttpProblem
 
 #: characters of a worker's name
@@ -19,7 +19,7 @@ class Caller(msgspec.Struct, frozen=True):
     #: from where; a proxy, if there is one
     address: str
     #: None: nobody is known, and the route is open
-    token: AccessToken | None = None
+    token: ApiToken | None = None
 
     @property
     def name(self) -> str:

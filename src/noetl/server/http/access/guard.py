@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from noetl.errors import NoetlError
-from noetl.model.access import AccessToken, Permission, roles_with
+from noetl.model.access import ApiToken, Permission, roles_with
 from noetl.server.http.access.caller import Caller
 from noetl.server.http.access.request_limits import RequestLimits
 from noetl.server.http.access.tokens import KnownTokens
@@ -92,7 +92,7 @@ class AccessGuard:
         if origin is not None and not self._hosts.is_known(urlsplit(origin).netloc):
             raise HttpProblem(403, "pages of another site may not call this server")
 
-    async def _identify(self, request: Request, address: str) -> AccessToken:
+    async def _identify(self, request: Request, address: str) -> ApiToken:
         scheme, _, presented = request.headers.get("authorization", "").partition(" ")
         presented = presented.strip()
         if scheme.lower() != "bearer" or not presented:

@@ -22,7 +22,7 @@ import msgspec
 
 from noetl.errors import NoetlError, UsageError, describe_os_error
 from noetl.lru import LruCache
-from noetl.model.access import OWNER, TOKEN_PREFIX, AccessToken, TokenRequest
+from noetl.model.access import OWNER, TOKEN_PREFIX, ApiToken, TokenRequest
 from noetl.ports import AccessStore
 
 #: seconds for which what the store said of a token is believed
@@ -31,7 +31,7 @@ BELIEVED_S: Final = 0.5
 _NOTED_S: Final = 60.0
 #: tokens that are remembered
 _MOST_KNOWN: Final = 10_000
-_tokens = msgspec.json.Decoder(list[AccessToken])
+_tokens = msgspec.json.Decoder(list[ApiToken])
 
 
 def new_token() -> str:
@@ -44,14 +44,14 @@ def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def make_owner_token(token: str) -> AccessToken:
+def make_owner_token(token: str) -> ApiToken:
     """Return what a server knows of the token that it makes for its owner."""
-    return AccessToken(OWNER, "admin", hash_token(token), token[-4:], "")
+    return ApiToken(OWNER, "admin", hash_token(token), token[-4:], "")
 
 
 async def add_token(
     store: AccessStore, file: TokenFile, request: TokenRequest, clock: Callable[[], float]
-) -> tuple[str, AccessToken]:
+) -> tuple[str, ApiToken]:
     """Make a token; it is returned this once, with what is kept of it. UsageError: it cannot be, or its name is taken."""
     token, now = new_token(), clock()
     created_at = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
@@ -61,7 +61,7 @@ async def add_token(
     return token, kept
 
 
-async def remove_token(store: AccessStore, file: TokenFile, name: str) -> AccessToken | None:
+async def remove_token(store: AccessStore, file: TokenFile, name: str) -> ApiToken | None:
     """Forget a token, wherever it is kept; None: there is none of that name."""
     return await store.remove_token(name) or await asyncio.to_thread(file.remove, name)
 
@@ -72,9 +72,9 @@ class TokenFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: tuple[int, int, int] | None = None
-        self._tokens: list[AccessToken] = []
+        self._tokens: list[ApiToken] = []
 
-    def read(self) -> list[AccessToken]:
+    def read(self) -> list[ApiToken]:
         """Return the tokens, expired ones too. UsageError: the file cannot be read."""
         try:
             stat = self.path.stat()
@@ -90,7 +90,7 @@ class TokenFile:
             self._seen = seen
         return self._tokens
 
-    def remove(self, name: str) -> AccessToken | None:
+    def remove(self, name: str) -> ApiToken | None:
         """Take a token out of the file; None: there is none of that name."""
         known = self.read()
         found = next((one for one in known if one.name == name), None)
@@ -98,7 +98,7 @@ class TokenFile:
             self._write([one for one in known if one is not found])
         return found
 
-    def _write(self, tokens: list[AccessToken]) -> None:
+    def _write(self, tokens: list[ApiToken]) -> None:
         """Never half a file, and nobody else may read it."""
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -112,7 +112,7 @@ class TokenFile:
 class _Believed(NamedTuple):
     """What was said of a token, and until when that is believed."""
 
-    token: AccessToken | None
+    token: ApiToken | None
     until: float
 
 
@@ -120,12 +120,12 @@ class KnownTokens:
     """The tokens that a server admits."""
 
     def __init__(
-        self, store: AccessStore, file: TokenFile, clock: Callable[[], float], owner: AccessToken | None = None
+        self, store: AccessStore, file: TokenFile, clock: Callable[[], float], owner: ApiToken | None = None
     ) -> None:
         self.store, self.file = store, file
         self._clock, self._owner = clock, owner
         self._known: LruCache[str, _Believed] = LruCache(_MOST_KNOWN)
-        self._looking: dict[str, asyncio.Task[AccessToken | None]] = {}
+        self._looking: dict[str, asyncio.Task[ApiToken | None]] = {}
         #: when the use of a token was last noted
         self._noted: LruCache[str, float] = LruCache(_MOST_KNOWN)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -143,7 +143,7 @@ class KnownTokens:
     def _is_owner(self, digest: str) -> bool:
         return self._owner is not None and hmac.compare_digest(self._owner.sha256, digest)
 
-    async def find(self, presented: str) -> AccessToken | None:
+    async def find(self, presented: str) -> ApiToken | None:
         """Return the token that was presented; None: it is none, or not any more. NoetlError: that cannot be told now."""
         digest = hash_token(presented)
         if self._is_owner(digest):
@@ -158,7 +158,7 @@ class KnownTokens:
         self._note_use(found)
         return found
 
-    async def is_valid(self, token: AccessToken) -> bool:
+    async def is_valid(self, token: ApiToken) -> bool:
         """Return whether a token that was admitted still is."""
         if token is self._owner:
             return True
@@ -166,7 +166,7 @@ class KnownTokens:
         found = believed.token if believed and believed.until > monotonic() else await self._look_up(token.sha256)
         return found is not None and not found.is_expired(self._clock())
 
-    async def _look_up(self, digest: str) -> AccessToken | None:
+    async def _look_up(self, digest: str) -> ApiToken | None:
         """Ask the store, once for all that ask at the same time."""
         task = self._looking.get(digest)
         if task is None:
@@ -174,14 +174,14 @@ class KnownTokens:
             task.add_done_callback(lambda done: self._on_looked_up(digest, done))
         return await asyncio.shield(task)
 
-    def _read(self, digest: str) -> AccessToken | None:
+    def _read(self, digest: str) -> ApiToken | None:
         found = None
         for one in self.file.read():  # all of them, always: how long it takes says nothing
             if hmac.compare_digest(one.sha256, digest):
                 found = one
         return found or self.store.find_token(digest)
 
-    def _on_looked_up(self, digest: str, done: asyncio.Task[AccessToken | None]) -> None:
+    def _on_looked_up(self, digest: str, done: asyncio.Task[ApiToken | None]) -> None:
         del self._looking[digest]
         if done.cancelled() or done.exception() is not None:
             return
@@ -189,7 +189,7 @@ class KnownTokens:
         if found is not None or self._known.get(digest) is not None:  # guesses push out nothing
             self._known.put(digest, _Believed(found, monotonic() + BELIEVED_S))
 
-    def _note_use(self, token: AccessToken) -> None:
+    def _note_use(self, token: ApiToken) -> None:
         """Let the store know, now and then, that a token is in use."""
         now = self._clock()
         if now - max(self._noted.get(token.name) or 0.0, token.last_used or 0.0) < _NOTED_S:

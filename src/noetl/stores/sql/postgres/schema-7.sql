@@ -1,6 +1,6 @@
 -- Version 7: who may call servers, and what was called; which token a worker shows.
 
--- `body` is an AccessToken in JSON; the token itself is kept nowhere.
+-- `body` is an ApiToken in JSON; the token itself is kept nowhere.
 CREATE TABLE noetl.token (
     name text COLLATE "C" PRIMARY KEY, sha256 text NOT NULL UNIQUE, body bytea NOT NULL, last_used float8
 );

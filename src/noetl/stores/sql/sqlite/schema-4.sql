@@ -1,6 +1,6 @@
 -- Version 4: who may call servers, and what was called.
 
--- `body` is an AccessToken in JSON; the token itself is kept nowhere.
+-- `body` is an ApiToken in JSON; the token itself is kept nowhere.
 CREATE TABLE token (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, body BLOB NOT NULL, last_used REAL) WITHOUT ROWID;
 
 -- `body` is an AuditEntry in JSON; `hash` is sha256(hash of the entry before ‖ body). `at` is a time in UTC of fixed width.
