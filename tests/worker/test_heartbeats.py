@@ -42,7 +42,7 @@ def test_what_cannot_even_be_sent_is_a_beat_that_nobody_heard(url: str, token: s
     async def whole() -> None:
         missed = asyncio.Event()
         tokens = TokenSource(Secret(token) if token else None, None)
-        pulse = Heartbeats([url], tokens, 0.2, lambda: Heartbeat("w"), lambda *_: None, missed.set)
+        pulse = Heartbeats([url], tokens, 0.2, lambda: Heartbeat("w"), lambda: 0.05, lambda *_: None, missed.set)
         pulse.alone = alone.append
         pulse.start()
         await asyncio.wait_for(missed.wait(), 60)
@@ -68,7 +68,9 @@ def test_a_server_that_refuses_a_worker_is_told_from_one_that_is_away(status: in
 
     async def whole() -> str:
         said: asyncio.Queue[str] = asyncio.Queue()
-        pulse = Heartbeats([url], TokenSource(None, None), 5.0, lambda: Heartbeat("w"), lambda *_: None, lambda: None)
+        pulse = Heartbeats(
+            [url], TokenSource(None, None), 5.0, lambda: Heartbeat("w"), lambda: 1.0, lambda *_: None, lambda: None
+        )
         pulse.alone = said.put_nowait
         pulse.start()
         try:
@@ -101,6 +103,7 @@ def test_a_beat_that_could_not_be_made_is_followed_by_others() -> None:
             TokenSource(None, None),
             1.0,
             holding,
+            lambda: 0.3,
             lambda *_: None,
             lambda: None,
         )
