@@ -53,7 +53,7 @@ def test_a_run_whose_date_is_set_back_by_an_hour_takes_no_longer(tmp_path: Path)
     )
 
     def waits() -> bool:
-        file = f"file:{tmp_path}/home/noetl.db?mode=ro"
+        file = f"file:{tmp_path / 'home' / 'noetl.db'}?mode=ro"
         with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(file, uri=True)) as found:
             return found.execute("SELECT 1 FROM event WHERE instr(body, 'task.started')").fetchone() is not None
         return False

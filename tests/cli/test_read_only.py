@@ -119,7 +119,7 @@ def test_a_database_of_an_earlier_version_is_upgraded_in_a_copy(noetl: Noetl, re
     noetl("run", "choice.yaml", "--json")
     database = sqlite3.connect(read_only / "noetl.db")
     database.executescript(
-        "DROP INDEX execution_key; ALTER TABLE execution DROP COLUMN caller; ALTER TABLE execution DROP COLUMN start_key;"
+        "DROP TABLE token; DROP TABLE audit; DROP TABLE audit_ends; DROP INDEX execution_key; ALTER TABLE execution DROP COLUMN caller; ALTER TABLE execution DROP COLUMN start_key;"
         "PRAGMA user_version = 2"
     )
     database.close()

@@ -282,7 +282,7 @@ GATED = """
 async def start_gated(load: Load, run: Run, lease: str | None) -> str:
     """Start an execution whose only task waits for the file, under a lease."""
     text = HEAD % (run.kind, run.kind) + GATED.replace("GO", str(load.arena.folder / "go"))
-    async with aiohttp.ClientSession() as session:
+    async with load.session() as session:
         load.started[run] = await load.start(session, run, leased(text, lease) if lease else text)
     return load.started[run]
 

@@ -36,11 +36,11 @@ def registries(request: pytest.FixtureRequest) -> Iterator[tuple[WorkerRegistry,
 
 async def test_a_name_is_known_with_its_token_alone(registries: tuple[WorkerRegistry, WorkerRegistry]) -> None:
     one, other = registries
-    assert await one.renew("w", {"slots": 1}, "ann")
+    assert await one.renew("w", {"slots": 1}, token="ann")
     for registry in (one, other):
         assert await registry.knows("w", "ann")
         assert not await registry.knows("w", "bob")
-        assert not await registry.renew("w", {"slots": 99}, "bob")
+        assert not await registry.renew("w", {"slots": 99}, token="bob")
         assert await registry.is_foreign("w", "bob")
         assert not await registry.is_foreign("w", "ann")
         assert not await registry.is_foreign("new", "bob")
@@ -49,13 +49,13 @@ async def test_a_name_is_known_with_its_token_alone(registries: tuple[WorkerRegi
 
 async def test_another_token_ends_no_worker(registries: tuple[WorkerRegistry, WorkerRegistry]) -> None:
     one, other = registries
-    await one.renew("w", {}, "ann")
+    await one.renew("w", {}, token="ann")
     await other.leave("w", "bob")
-    assert await one.renew("w", {}, "ann")
+    assert await one.renew("w", {}, token="ann")
     await other.leave("w", "ann")
-    assert not await one.renew("w", {}, "ann")
+    assert not await one.renew("w", {}, token="ann")
     assert await one.is_foreign("w", "bob")
-    assert not await one.renew("w", {}, "bob")
+    assert not await one.renew("w", {}, token="bob")
 
 
 async def test_a_worker_that_an_earlier_version_knows_belongs_to_whoever_shows_a_token_first(
@@ -68,6 +68,6 @@ async def test_a_worker_that_an_earlier_version_knows_belongs_to_whoever_shows_a
             "INSERT INTO noetl.worker (worker, until, about) VALUES ('w', now() + interval '1 hour', '{}')"
         )
     assert await registry.knows("w", "ann")
-    assert await registry.renew("w", {}, "ann")
-    assert not await registry.renew("w", {}, "bob")
+    assert await registry.renew("w", {}, token="ann")
+    assert not await registry.renew("w", {}, token="bob")
     registry.close()

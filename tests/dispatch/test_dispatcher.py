@@ -221,7 +221,9 @@ workflow:
 
 def test_an_answer_that_did_not_reach_its_worker_is_not_lost_to_a_repeated_order() -> None:
     """The engine may repeat an order while the worker has one with an answer, which dispatch hears only once."""
-    dispatcher = Dispatcher(lambda _execution, order: order if order.answer is not None else None, name="s")
+    dispatcher = Dispatcher(
+        lambda _execution, order: order if order.answer is not None else None, name="s", new_secret=counted()
+    )
     dispatcher.order(execution(), RunPipeline("free-1", "free", None, {}, answer={"status": "ok"}), paused=False)
     given_to(dispatcher, "w", now=1.0)
     dispatcher.order(execution(), ORDER, paused=False)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dispatch_world import net
+from dispatch_world import counted, net
 from hypothesis import given, settings, strategies as st
 from thorough import up_to
 
@@ -26,7 +26,7 @@ TTL_S = 3.0
 
 def ordered(*steps: str, local: str | None = None) -> Dispatcher:
     """A server with a pipeline of each step."""
-    made = Dispatcher(lambda _execution, order: order, name="s", local=local)
+    made = Dispatcher(lambda _execution, order: order, name="s", new_secret=counted(), local=local)
     execution: Any = SimpleNamespace(id="x", net=net())
     for step in steps:
         made.order(execution, RunPipeline(f"{step}-1", step, None, {}), paused=False)
@@ -146,7 +146,7 @@ def test_what_had_not_begun_when_its_lease_ran_out_is_not_blamed() -> None:
 
 
 def test_an_adopted_pipeline_begins_its_lease_at_the_take_over() -> None:
-    before, after = ordered("leased"), Dispatcher(lambda _execution, order: order, name="t")
+    before, after = ordered("leased"), Dispatcher(lambda _execution, order: order, name="t", new_secret=counted())
     (give,) = given_to(before, "w")
     listened(after, 100.0)
     held = SimpleNamespace(key=KEY, worker="w", fence=give.fence, tries=0)

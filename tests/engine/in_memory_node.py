@@ -97,8 +97,11 @@ class House:
         self.pipes: dict[tuple[str, Any], Pipe] = {}
         self.alarms: list[float] = []
         self.signals: list[Signal] = []
-        #: whether a child ends as soon as it starts
+        #: whether children end by themselves: as soon as they start, some time later, or only when they are told to
         self.children_end = True
+        self.children_take_time = False
+        #: children whose end is awaited: what each yields
+        self.awaited: dict[str, Output] = {}
         self.stopped: list[str] = []
         self.writes = 0
         self.die_at, self.after_write = die_at, after_write
@@ -148,7 +151,14 @@ class House:
                 self.stopped.append(order.execution_id)
                 self.await_child(order.execution_id, failed(failure("cancelled", "it was told to end")))
             elif isinstance(order, StartChild) and self.children_end:
-                self.happen(ChildEnded(order.child["execution_id"], ok({"child": order.child["path"]})))
+                self.await_child(order.child["execution_id"], ok({"child": order.child["path"]}))
+
+    def await_child(self, child: str, output: Output) -> None:
+        """Have the end of a child reported once, whoever waits for it."""
+        if self.children_take_time:
+            self.awaited.setdefault(child, output)
+        else:
+            self.happen(ChildEnded(child, output))
 
     def events(self) -> list[Event]:
         return [decode(body) for body in self.log]
@@ -158,6 +168,7 @@ class House:
         self.deaths += 1
         self.pipes.clear()
         self.alarms.clear()
+        self.awaited.clear()
         self.net_index = self.index(self.net, CATALOG)
         if not self.log:
             self.start()
@@ -292,6 +303,10 @@ class House:
         if self.signals and (not self.pipes or self.random.random() < 0.2):
             self.happen(self.signals[0])  # should the server die of it, it comes again
             self.signals.pop(0)
+            return True
+        if self.awaited and (not self.pipes or self.random.random() < 0.3):
+            child = self.random.choice(list(self.awaited))
+            self.happen(ChildEnded(child, self.awaited.pop(child)))
             return True
         if self.pipes:
             self.step(self.random.choice(list(self.pipes)))

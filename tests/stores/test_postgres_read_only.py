@@ -83,8 +83,8 @@ async def test_what_could_not_write_writes_again_without_being_cut(url: str, swi
             log.claim("z"),
             log.claim("z"),
             log.probe(),
-            registry.renew("w", {}),
-            registry.renew("w", {}),
+            registry.renew("w2", {}),
+            registry.renew("w2", {}),
             log._slots.take([Ask(("y", "s", None), Cap("k", 1, "queue"))]),
         ):
             with pytest.raises(StoreFailed):

@@ -137,7 +137,7 @@ class _Forest:
         """Of the nodes from this one up to below its root, the one whose semidominator is least."""
         ancestor, least, semi = self.ancestor, self._least, self.semi
         way = []
-        while ancestor[ancestor[node]] >= 0:
+        while ancestor[node] >= 0 and ancestor[ancestor[node]] >= 0:
             way.append(node)
             node = ancestor[node]
         if not way:

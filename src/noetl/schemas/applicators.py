@@ -7,7 +7,7 @@ from typing import Any
 
 from noetl.schemas.assertions import require
 from noetl.schemas.judging import Judgement, Trail, UnknownReference, quote
-from noetl.schemas.places import Check, Node, Place
+from noetl.schemas.places import Check, Place, SchemaNode
 
 # --- the value itself ------------------------------------------------------------------------------------------------
 
@@ -128,12 +128,12 @@ def dependencies(place: Place, given: Any) -> Check:
 # --- references ------------------------------------------------------------------------------------------------------
 
 
-class Reference:
+class SchemaReference:
     """A reference that leads somewhere."""
 
     __slots__ = ("node",)
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SchemaNode) -> None:
         self.node = node
 
     def __call__(self, run: Judgement, value: Any, trail: Trail) -> None:
@@ -152,7 +152,7 @@ def _following(place: Place, reference: str) -> Check:
     except UnknownReference:
         return _leading_nowhere(reference)
 
-    return Reference(node)
+    return SchemaReference(node)
 
 
 def _leading_nowhere(reference: str) -> Check:
@@ -300,7 +300,7 @@ def unevaluated_properties(place: Place, given: Any) -> Check:
 # --- members of lists ------------------------------------------------------------------------------------------------
 
 
-def _first_items(run: Judgement, value: Any, trail: Trail, nodes: list[Node]) -> None:
+def _first_items(run: Judgement, value: Any, trail: Trail, nodes: list[SchemaNode]) -> None:
     """The first items of a list, each by a schema of its own."""
     for index, (item, node) in enumerate(zip(value, nodes, strict=False)):
         node.check(run, item, (index, trail))

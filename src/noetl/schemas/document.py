@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
-from noetl.schemas.applicators import Reference
+from noetl.schemas.applicators import SchemaReference
 from noetl.schemas.dialects import HOLDS_LIST, HOLDS_MAP, HOLDS_ONE, LATEST, dialect_of
 from noetl.schemas.judging import Judgement, SchemaLimit, Seen, Trail, UnknownReference, Violation, quote
-from noetl.schemas.places import Check, Dialect, Node, Place, SchemaInvalid
+from noetl.schemas.places import Check, Dialect, Place, SchemaInvalid, SchemaNode
 
 #: tenths of a microsecond that compiling a schema may take, and holding a value against it: about half a second
 STEPS: Final = 5_000_000
@@ -65,11 +65,11 @@ class _Document:
         self._dynamic: dict[tuple[str, str], Any] = {}
         #: id of a schema → the address that references in it start from; the source keeps all of them alive
         self._bases: dict[int, str] = {}
-        self._nodes: dict[int, Node] = {}
-        self._anchored: dict[tuple[str, str], Node] = {}
-        self._open: deque[tuple[Any, Path, str, Node]] = deque()
+        self._nodes: dict[int, SchemaNode] = {}
+        self._anchored: dict[tuple[str, str], SchemaNode] = {}
+        self._open: deque[tuple[Any, Path, str, SchemaNode]] = deque()
         self._source = source
-        self._compiled: list[tuple[Node, dict[str, list[Check]]]] = []
+        self._compiled: list[tuple[SchemaNode, dict[str, list[Check]]]] = []
         self._tracks = False
         self.size = 1
         self._index(source)
@@ -123,18 +123,18 @@ class _Document:
 
     # --- what keywords ask for ---------------------------------------------------------------------------------------
 
-    def compile(self, schema: Any, path: Path, base: str) -> Node:
+    def compile(self, schema: Any, path: Path, base: str) -> SchemaNode:
         """The node of a schema; it gets its keywords before anything is held against it."""
         if isinstance(schema, bool):
             return self._boolean(schema, path, base)
         node = self._nodes.get(id(schema))
         if node is None:
             base = self._bases.get(id(schema), base)
-            node = self._nodes[id(schema)] = Node(base)
+            node = self._nodes[id(schema)] = SchemaNode(base)
             self._open.append((schema, path, base, node))
         return node
 
-    def refer(self, reference: str, path: Path, base: str) -> Node:
+    def refer(self, reference: str, path: Path, base: str) -> SchemaNode:
         """The node that a reference leads to."""
         self.run.pay(50 + len(reference))
         address, fragment = (base, reference[1:]) if reference.startswith("#") else urldefrag(_join(base, reference))
@@ -142,7 +142,7 @@ class _Document:
             dialect = dialect_of(address)
             if dialect is None or fragment:
                 raise UnknownReference(reference)
-            node = Node(address)
+            node = SchemaNode(address)
             node.check = _is_schema
             return node
         resource = self._resources[address]
@@ -175,7 +175,7 @@ class _Document:
         address, fragment = (base, reference[1:]) if reference.startswith("#") else urldefrag(_join(base, reference))
         return fragment if (address, fragment) in self._dynamic else None
 
-    def anchored(self, resource: str, anchor: str) -> Node | None:
+    def anchored(self, resource: str, anchor: str) -> SchemaNode | None:
         """The node of a dynamic anchor of a schema resource."""
         return self._anchored.get((resource, anchor))
 
@@ -200,10 +200,10 @@ class _Document:
                 raise SchemaInvalid(path, f"a schema is a map, not {quote(schema)}")
             self._compiled.append((node, self._keywords(schema, path, base)))
 
-    def _boolean(self, schema: bool, path: Path, base: str) -> Node:  # noqa: FBT001  it is the schema
+    def _boolean(self, schema: bool, path: Path, base: str) -> SchemaNode:  # noqa: FBT001  it is the schema
         if not self.dialect.booleans and path[-1:] not in _BOOLEANS_OF_DRAFT_4:
             raise SchemaInvalid(path, "a schema is a map in draft 4, not a boolean")
-        node = Node(base)
+        node = SchemaNode(base)
         node.check = _nothing if schema else _never
         return node
 
@@ -262,7 +262,7 @@ def _is_schema(run: Judgement, value: Any, trail: Trail) -> None:
 
 
 def _checker(
-    node: Node, checks: dict[str, list[Check]], *, tracks: bool, enters: bool
+    node: SchemaNode, checks: dict[str, list[Check]], *, tracks: bool, enters: bool
 ) -> Callable[[Judgement, Any, Trail], Seen | None]:
     """All keywords of one schema: those that look at values of the type at hand."""
     by_class: dict[type, tuple[Check, ...]] = {}
@@ -305,8 +305,8 @@ def _of_subclass(
     return next((found for one, found in by_class.items() if isinstance(value, one)), everything)
 
 
-def _replace_reference(node: Node, checks: dict[str, list[Check]]) -> None:
+def _replace_reference(node: SchemaNode, checks: dict[str, list[Check]]) -> None:
     """A schema that is a reference and nothing else becomes what it refers to: one step less on the way down."""
     only = checks.get("", [])
-    if len(checks) == 1 and len(only) == 1 and isinstance(only[0], Reference):
+    if len(checks) == 1 and len(only) == 1 and isinstance(only[0], SchemaReference):
         node.check = only[0].node.check

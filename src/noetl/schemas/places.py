@@ -39,7 +39,7 @@ class SchemaInvalid(Exception):
         self.said = said
 
 
-class Node:
+class SchemaNode:
     """A schema. It can be referred to before it is compiled, which gives it its `check`."""
 
     __slots__ = ("check", "resource")
@@ -60,16 +60,16 @@ class Owner(Protocol):
     dialect: Dialect
     run: Judgement
 
-    def compile(self, schema: Any, path: tuple[str | int, ...], base: str) -> Node:
+    def compile(self, schema: Any, path: tuple[str | int, ...], base: str) -> SchemaNode:
         """The node of a schema inside of the document."""
 
-    def refer(self, reference: str, path: tuple[str | int, ...], base: str) -> Node:
+    def refer(self, reference: str, path: tuple[str | int, ...], base: str) -> SchemaNode:
         """The node that a reference leads to."""
 
     def refer_dynamically(self, reference: str, base: str) -> str | None:
         """The anchor that a dynamic reference looks for; None: it is like any other."""
 
-    def anchored(self, resource: str, anchor: str) -> Node | None:
+    def anchored(self, resource: str, anchor: str) -> SchemaNode | None:
         """The node of a dynamic anchor of a schema resource."""
 
 
@@ -107,17 +107,17 @@ class Place:
         """Say that this is no schema."""
         raise SchemaInvalid(self.path, said)
 
-    def node(self, schema: Any, *keys: str | int) -> Node:
+    def node(self, schema: Any, *keys: str | int) -> SchemaNode:
         """A schema inside, compiled."""
         return self._owner.compile(schema, (*self.path, *keys), self.base)
 
-    def nodes(self, given: Any) -> list[Node]:
+    def nodes(self, given: Any) -> list[SchemaNode]:
         """A list of schemas."""
         if not isinstance(given, list) or not given:
             self.refuse("it must be a list of schemas, and not empty")
         return [self.node(schema, index) for index, schema in enumerate(given)]
 
-    def named_nodes(self, given: Any) -> dict[str, Node]:
+    def named_nodes(self, given: Any) -> dict[str, SchemaNode]:
         """A map of schemas."""
         return {name: self.node(schema, name) for name, schema in self.map_of(given).items()}
 

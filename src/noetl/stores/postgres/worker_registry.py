@@ -28,9 +28,9 @@ class PgRegistry(WorkerRegistry):
     """A `WorkerRegistry`. While the database is away, and for a lease after that, nobody is given up."""
 
     def __init__(self, url: str, lease_s: float) -> None:
-        self._lease_s = lease_s
+        self._url, self._lease_s = url, lease_s
         self._lock = Lock()
-        self._session = Session(lambda: connect(url))
+        self._session = Session(lambda: connect(self._url))
         #: workers that were known lately, with their tokens, until when that is believed without asking
         self._known: dict[tuple[str, str], float] = {}
         #: workers that were heard lately, with their tokens: when that was written, and for how long beyond the lease they are kept

@@ -31,7 +31,7 @@ NOWHERE = Span(1, 1, 1, 1)
 _PURE = frozenset(
     {"__future__", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum",
      "fractions", "functools", "hashlib", "heapq", "html", "io", "itertools", "json", "math", "operator", "re", "statistics",
-     "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse", "zlib"}
+     "string", "textwrap", "typing", "unicodedata", "urllib.parse", "zlib"}
 )  # fmt: skip
 _EFFECTS = frozenset(
     {"open", "exec", "eval", "compile", "__import__", "input", "breakpoint", "globals", "locals", "vars", "getattr",

@@ -1,7 +1,6 @@
 """OlderRun: runs an older text by the semantics of older engines, on made-up answers.
 
-Written from the language's page on older dialects and from the older documents themselves; it knows nothing of how
-migration rewrites a text. It covers what it covers: a step with anything else ends the comparison there, by name.
+It knows nothing of how migration rewrites a text. A step that it does not cover ends the comparison there, by name.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class SqlHole:
 
 
 @dataclass
-class SqlText:
+class SqlStatementText:
     """A statement cut into the tokens of its templates."""
 
     tokens: Sequence[Token]
@@ -78,12 +78,12 @@ class SqlText:
         self.pieces[hole.start + 1 : hole.end] = [expression, *[""] * (hole.end - hole.start - 2)]
 
 
-def cut(text: str) -> SqlText | None:
+def cut(text: str) -> SqlStatementText | None:
     """The holes of a statement; None if its templates cannot be read."""
     tokens = tokens_of(text)
     if tokens is None:
         return None
-    found = SqlText(tokens, [value for _, value in tokens])
+    found = SqlStatementText(tokens, [value for _, value in tokens])
     quotes, start = _Quotes(), 0
     for at, (kind, value) in enumerate(tokens):
         if kind == "data":
@@ -148,7 +148,7 @@ def unquote_values(text: str) -> str:
 Words = list[tuple[int, Token]]
 
 
-def _undouble(text: SqlText, words: Words) -> None:
+def _undouble(text: SqlStatementText, words: Words) -> None:
     """`| replace("'", "''")` and `.replace("'", "''")`."""
     for at in range(len(words) - 6):
         seven = [token for _, token in words[at : at + 7]]
@@ -160,7 +160,7 @@ def _undouble(text: SqlText, words: Words) -> None:
                 text.pieces[position] = ""
 
 
-def _unjoin(text: SqlText, hole: SqlHole, words: Words) -> None:
+def _unjoin(text: SqlStatementText, hole: SqlHole, words: Words) -> None:
     """`IN ('{{ names | join("','") }}')` is `IN` and a list of values."""
     if len(words) < 6 or [token[1] for _, token in words[-5:-2]] != ["|", "join", "("] or words[-1][1][1] != ")":
         return
@@ -178,7 +178,7 @@ def _unjoin(text: SqlText, hole: SqlHole, words: Words) -> None:
     text.pieces[hole.end + 1] = after[closing.end() :]
 
 
-def _bare_value(text: SqlText, hole: SqlHole, words: Words) -> None:
+def _bare_value(text: SqlStatementText, hole: SqlHole, words: Words) -> None:
     """Texts that stand in a statement without quotes: `NULL`, `true`, a number, a quoted text, a part of the statement."""
     if any(token == ("name", "sql") for _, token in words[-1:]):
         return
@@ -233,7 +233,7 @@ def _end_of_quoted(words: Words, index: int) -> int:
     return 0
 
 
-def _unwrap(text: SqlText, words: Words) -> None:
+def _unwrap(text: SqlStatementText, words: Words) -> None:
     """A text without the quotes that were put around it."""
     inner = words[2:-2]
     first, last = inner[0][0], inner[-1][0]

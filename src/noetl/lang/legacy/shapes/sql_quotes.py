@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from noetl.lang.legacy.constructs.sql_texts import SqlHole, SqlText, cut, statements_of
+from noetl.lang.legacy.constructs.sql_texts import SqlHole, SqlStatementText, cut, statements_of
 from noetl.lang.legacy.lowered_document import Lowering, task_items
 from noetl.lang.legacy.name_rewrite import NameChain
 from noetl.lang.legacy.shapes.code_values import ANY, SQL_DOUBLED, SQL_PART, UNKNOWN, CodeValue, join_values
@@ -71,7 +71,7 @@ class _SqlQuotes:
             before = self.results.of_task(one)
         return before
 
-    def hole(self, text: SqlText, hole: SqlHole, point: ReadPoint) -> bool:
+    def hole(self, text: SqlStatementText, hole: SqlHole, point: ReadPoint) -> bool:
         expression = text.expression(hole).strip()
         chains = chains_in("{{ " + expression + " }}")
         values = [self.value_of(chain, point) for chain in chains]
