@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import psycopg
 import pytest
-from fleet import Server, serving, working
+from fleet import OWNER, Server, serving, working
 from servers import Database
 from test_handing_out import start, until
 
+from noetl.model.access import ApiToken, Role
 from noetl.model.requests import Signal, encode_request
 from noetl.server.core.service import LiveExecution
-from noetl.server.http.api_tokens import ApiTokens
+from noetl.server.http.access import new_token
+from noetl.server.http.access.tokens import hash_token
 from noetl.stores.postgres.postgres_log import PostgresLog
 from noetl.stores.postgres.worker_registry import PgRegistry
 
@@ -35,7 +37,7 @@ class Pair:
     async def send(self, data: Any, token: str | None = None) -> tuple[int, dict[str, Any]]:
         """Send a signal to the other server."""
         url = f"{self.other.url}/api/executions/{self.live.id}/signal"
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": f"Bearer {token or OWNER}"}
         async with (
             aiohttp.ClientSession() as session,
             session.post(url, json={"name": "ok", "data": data}, headers=headers) as answer,
@@ -57,15 +59,13 @@ def has_posted(database: Database) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def waiting(
-    database: Database, folder: Path, workflow: str, *, asleep: bool = False, token: str | None = None
-) -> AsyncIterator[Pair]:
+async def waiting(database: Database, folder: Path, workflow: str, *, asleep: bool = False) -> AsyncIterator[Pair]:
     logs = [PostgresLog(database.url, lease_s=60.0) for _ in range(2)]
     stores = logs if asleep else [None, None]
     async with (
         serving(logs[0], PgRegistry(database.url, 60.0), folder, cluster_store=stores[0]) as owner,
         serving(logs[1], PgRegistry(database.url, 60.0), folder, cluster_store=stores[1]) as other,
-        working([owner.url, other.url], folder / "w", token=token),
+        working([owner.url, other.url], folder / "w"),
     ):
         live = await start(owner, folder, workflow)
         pair = Pair(owner, other, live, logs[1])
@@ -94,9 +94,15 @@ async def test_data_that_does_not_fit_is_refused_and_the_wait_continues(
 async def test_only_those_who_are_asked_may_answer_whichever_server_they_ask(
     database: Database, tmp_path: Path
 ) -> None:
-    tokens = ApiTokens(tmp_path / "tokens.json", time.time)
-    ann, bob, worker = tokens.add("ann", "operator"), tokens.add("bob", "operator"), tokens.add("w", "worker")
-    async with waiting(database, tmp_path, ANN, token=worker) as pair:
+    ann, bob = new_token(), new_token()
+    operator: Role = "operator"
+    kept = [
+        ApiToken(name, operator, hash_token(one), one[-4:], "2026-01-01T00:00:00+00:00")
+        for name, one in (("ann", ann), ("bob", bob))
+    ]
+    (tmp_path / "tokens.json").touch(0o600)
+    (tmp_path / "tokens.json").write_bytes(msgspec.json.encode(kept))
+    async with waiting(database, tmp_path, ANN) as pair:
         before = pair.names()
         status, said = await pair.send("me", bob)
         assert (status, "ann" in said["detail"]) == (422, True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import aiohttp
 import psycopg
 import pytest
 from cluster_processes import CALM_LEASE_S, LEASE_S, Arena
