@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from noetl.lang.legacy import defined_names, keychain, root_keys, shapes, sink_tasks, template_names
+from noetl.lang.legacy import defined_names, keychain, root_keys, shapes, sink_tasks, sql_texts, template_names
 from noetl.lang.legacy.constructs import (
     code_names,
     cursor_loops,
@@ -20,7 +20,6 @@ from noetl.lang.legacy.constructs import (
     doubts,
     passed_errors,
     reserved_removal,
-    sql_texts,
     workload_templates,
 )
 from noetl.lang.legacy.lowered_document import Lowering

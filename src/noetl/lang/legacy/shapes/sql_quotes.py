@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-from noetl.lang.legacy.constructs.sql_texts import SqlHole, SqlStatementText, cut, statements_of
 from noetl.lang.legacy.lowered_document import Lowering, task_items
 from noetl.lang.legacy.name_rewrite import NameChain
 from noetl.lang.legacy.shapes.code_values import ANY, SQL_DOUBLED, SQL_PART, UNKNOWN, CodeValue, join_values
 from noetl.lang.legacy.shapes.publications import Place, Publications, chains_in, whole_chain
 from noetl.lang.legacy.shapes.read_points import ReadPoint
 from noetl.lang.legacy.shapes.results import Result, StepResults
+from noetl.lang.legacy.sql_texts import SqlHole, SqlStatementText, cut, statements_of
 from noetl.lang.reading.node import MapEntry, MapNode, Scalar, map_of, text_of
 
 #: names that hand a value on from each other
