@@ -449,3 +449,11 @@ def test_a_label_that_would_be_taken_for_a_secret_stays_a_label() -> None:
     assert format_text(whole, ToolKinds()) == whole.replace(
         "{t1: {kind: secrets, secret: s}}", "{name: t1, kind: secrets, secret: s}"
     )
+
+
+def test_every_way_to_end_a_line_becomes_one_also_inside_of_code() -> None:
+    text = "workflow:\r\r\n  - step: a\r\r\n    tool:\r\r\n      kind: python\r\r\n      code: |\r\r\n        x = 1\r\r\n        y = 2\r\r\n"
+    once = format_text(text)
+    assert once is not None
+    assert "\r" not in once
+    assert format_text(once) == once

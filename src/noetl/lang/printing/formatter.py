@@ -5,6 +5,7 @@ Scalars, comments, anchors and the choice between flow and block style stay the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
@@ -32,7 +33,7 @@ _LOSING = frozenset({"yaml-syntax", "duplicate-key"})
 
 def format_text(text: str, kinds: Kinds = MappingProxyType({})) -> str | None:
     """The canonical text; None when the text cannot be read. `kinds` tell where a name is more than a name."""
-    text = text.replace("\r\n", "\n")
+    text = re.sub(r"\r\n?", "\n", text)  # YAML takes all three for the same
     problems = Diagnostics(Source(text))
     root = read_yaml(text, problems)
     if root is None or any(found.code in _LOSING for found in problems.collect()):
